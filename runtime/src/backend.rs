@@ -72,7 +72,7 @@ pub enum WarmUp {
 /// An input that the model has already run on safely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmUpInput {
-    /// The padding bucket that is the size of its variable dimensions; `None` if requests are not padded.
+    /// Padding bucket that is the size of each input's first variable dimension; `None` if requests are not padded.
     pub length: Option<usize>,
     /// One row per input of the signature; `None` for an optional input that is left out. Shapes are those that the
     /// model takes, without the batch dimension.
@@ -103,7 +103,7 @@ pub trait Instance: Send {
         Affinity::Thread
     }
 
-    /// Overlap of a batch with the previous one.
+    /// Number of batches that the engine may start before it has the first one's answer; one by default.
     fn overlap(&self) -> Overlap {
         Overlap::None
     }

@@ -82,7 +82,8 @@ impl Coding {
         }
     }
 
-    /// Decompresses a body to at most `limit` bytes, which count in `permit` instead of the compressed ones.
+    /// Decompresses a body to at most `limit` bytes. Meanwhile `permit` counts the compressed and the decompressed
+    /// bytes, afterwards only the decompressed ones.
     ///
     /// # Errors
     /// [`ServeError::Invalid`] for broken data and for a body that decompresses to more than `limit`,
@@ -153,10 +154,10 @@ fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes,
     )))
 }
 
-/// Returns the decompressed size of the last member of a gzip stream (modulo 4 GiB), which its last four bytes state.
-/// The whole stream is at least as long, so a valid stream that is too large is refused before it is decompressed.
-/// `None` if the body is too short to decompress to that many bytes: the last bytes are then no size, because the body
-/// is not gzip or has other bytes after the stream.
+/// Returns the last four bytes of a gzip stream as a number: the decompressed size of its last member, modulo 4 GiB.
+/// The whole stream decompresses to at least as many bytes, so a stream that states too large a size is refused before
+/// it is decompressed. `None` if a body of this length cannot decompress to so many bytes; the last four bytes are then
+/// no size, because the body is not gzip or has other bytes after the stream.
 fn honest_size(body: &[u8]) -> Option<usize> {
     let size = u32::from_le_bytes(*body.last_chunk()?) as usize;
     (size <= body.len().saturating_mul(MAX_RATIO)).then_some(size)
@@ -183,7 +184,7 @@ struct Decompressed<'a> {
     bytes: Vec<u8>,
     limit: usize,
     permit: &'a BudgetPermit,
-    /// Bytes of the compressed body, which stay in memory meanwhile.
+    /// Bytes of the compressed body, which stays in memory until it is decompressed.
     compressed: usize,
 }
 

@@ -199,7 +199,7 @@ impl Engine {
         memory: &'a dyn ReadShared,
     ) -> impl Future<Output = Result<(Inferred, Vec<WantedClasses>), ServeError>> + 'a {
         let terms = terms(&request.parameters, deadline);
-        // An `async fn` would hold the request twice.
+        // An `async fn` would store the request twice in its future, as argument and as local variable.
         async move {
             let terms = terms?;
             self.watch.check()?;

@@ -38,7 +38,7 @@ pub(crate) use listen::{GrpcListenOptions, serve};
 /// Settings of the gRPC interface.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrpcOptions {
-    /// Pattern of metadata that becomes request parameters.
+    /// Pattern of the metadata that becomes request parameters; `None` means that none does.
     pub forward: Option<Regex>,
     /// Time that open streams have after the port has closed; then each ends between two messages.
     pub stream_grace: Duration,

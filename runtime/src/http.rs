@@ -41,7 +41,7 @@ pub(crate) struct HttpOptions {
     pub max_body: usize,
     /// Limits on the port's connections, and on the time that clients may take.
     pub connections: ConnectionLimits,
-    /// Pattern of request headers that become request parameters.
+    /// Pattern of the request headers that become request parameters; `None` means that none does.
     pub forward: Option<Regex>,
     /// Memory for bodies, from the arrival of the request until its response is sent.
     pub body_budget: ByteBudget,
@@ -86,7 +86,8 @@ impl Http {
         Self { server, options, requests }
     }
 
-    /// Answers one request; every failure becomes a response. (An `async fn` would hold the request twice.)
+    /// Answers one request; every failure becomes a response. (An `async fn` would store the request twice in its
+    /// future, as argument and as local variable.)
     fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<Body>> {
         let at = now();
         let (parts, body) = request.into_parts();
@@ -198,7 +199,8 @@ impl Http {
         }
     }
 
-    /// Refuses calls that are closed or lack the key of their group, and control calls from web pages of other sites.
+    /// Refuses control calls under `--control-routes closed` or from web pages of other sites, and calls without the
+    /// header of their restricted group.
     fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
         self.options.control.check(route.group())?;
         if matches!(route, Route::Statistics(None)) {

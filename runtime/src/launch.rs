@@ -46,7 +46,7 @@ pub(crate) struct LaunchOptions {
     pub batch_limit: BatchLimit,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
-    /// File with an example request for the only model (`--example`).
+    /// File with an example request for the only model (`--example`); `None` if the flag is not given.
     pub example: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct LoadedModel {
     pub config: Arc<ModelConfig>,
     /// Duration of loading and warm-up.
     pub load: Duration,
-    /// The reason why the version is served with less than its configuration allows.
+    /// The reason why the version is served with less than its configuration allows; `None` if it is served in full.
     doubt: Option<String>,
     in_use: InUseCount,
     _share: CapacityShare,
@@ -235,8 +235,8 @@ fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
     names.map(|name| source.model_dir.join(name)).collect()
 }
 
-/// Logs that `response_cache` has no effect, because users expect free answers from it. Triton, too, serves such a
-/// model without a cache if the server has none.
+/// Logs that `response_cache` has no effect, because users expect that repeated requests do not run the model. Triton,
+/// too, serves such a model without a cache if the server has none.
 fn log_ignored_cache(config: &ModelConfig) {
     let cache = config.proto.response_cache;
     if cache.is_some_and(|cache| cache.enable) {

@@ -41,8 +41,8 @@ pub trait ReadShared: Sync {
     /// little of the memory budget is left for the copy.
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
 
-    /// Returns the same data of `strings` strings, which counts the memory of the model's string objects until it is
-    /// dropped.
+    /// Returns `data`, the encoding of `strings` strings. Until it is dropped, it counts the memory that the model's
+    /// string objects take against the memory budget.
     ///
     /// # Errors
     /// [`ServeError::BodyBudgetExhausted`] if too little of the memory budget is left.
@@ -254,7 +254,8 @@ impl Interface {
         }
     }
 
-    /// Returns the shape that the model takes: the request's own, or its `reshape`.
+    /// Returns the shape in which the model takes an input: the request's shape, converted by the input's `reshape` if
+    /// that is configured.
     fn model_shape(&self, input: &Input, config: &TensorConfig) -> Result<Shape, ServeError> {
         let batched = usize::from(self.signature.max_batch_size > 0);
         let dims: Vec<i64> = input.shape.signed().skip(batched).collect();

@@ -190,7 +190,7 @@ impl Server {
     ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
         let held = self.memory.hold(&request.outputs);
         let inferred = engine.infer(request, deadline, &self.memory);
-        // An `async fn` would hold the request twice.
+        // An `async fn` would store the request twice in its future, as argument and as local variable.
         inferred.map(move |inferred| {
             let inferred = inferred?;
             deliver(&held, &inferred.response.outputs)?;

@@ -17,8 +17,9 @@ use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::TraceStore;
 use crate::shared_memory::SharedMemory;
 
-/// Time for measuring batch sizes, per instance. Small models are measured completely in a tenth of it, and large ones
-/// up to sizes that fill the caches. The wait prolongs a cold start hardly more than reading the weights does.
+/// Time for measuring batch sizes, per instance. A tenth of it is enough to measure every size of a small model; of a
+/// large model, sizes up to those that fill the caches are measured. The measurement adds hardly more to a cold start
+/// than reading the weights.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Limit on the files uploaded in one load call, in bytes: Triton's limit on a body.

@@ -104,8 +104,8 @@ fn health(server: &Arc<Server>) -> HealthCheck {
     })
 }
 
-/// Returns the check of callers that may read the metrics: with a rule of `--http-restricted-api` for them, the caller
-/// must send its header.
+/// Returns the check of the metrics port's callers. If a rule of `--http-restricted-api` covers the metrics, callers
+/// must send the rule's header.
 fn metrics_callers(rules: Vec<Restriction>) -> CallerCheck {
     Arc::new(move |headers| {
         let given = |name: &str| headers.get(name)?.to_str().ok();

@@ -23,19 +23,20 @@ pub(crate) struct Config {
     pub(crate) id: String,
     /// Files or directories to serve; at least one.
     pub(crate) repositories: Vec<PathBuf>,
-    /// Name to serve the only model under.
+    /// Name to serve the only model under; `None` keeps its own name.
     pub(crate) model_name: Option<String>,
     pub(crate) control: ControlMode,
     /// Permission for the calls that control the server.
     pub(crate) control_routes: ControlRoutes,
-    /// Base name of the configuration file to use instead of `config.pbtxt`.
+    /// Base name of a file in `configs` that models with this file use instead of `config.pbtxt`; `None` means
+    /// `config.pbtxt`.
     pub(crate) config_name: Option<String>,
     /// Models loaded at the same time.
     pub(crate) load_threads: NonZeroUsize,
     /// Retries of a failed load.
     pub(crate) load_retries: u32,
     pub(crate) auto_complete: AutoComplete,
-    /// File with a request that the only model answers.
+    /// File with an example request for the only model (`--example`); `None` if the flag is not given.
     pub(crate) example: Option<PathBuf>,
     pub(crate) warm_up_failures: WarmUpFailures,
     pub(crate) device: DeviceChoice,
@@ -87,7 +88,8 @@ pub(crate) struct HttpConfig {
     pub(crate) max_input: usize,
     /// Limit in bytes on any body.
     pub(crate) max_body: usize,
-    /// Pattern that matches any part of a header's name; matching headers become parameters.
+    /// Pattern that matches any part of a header's name; matching headers become parameters. `None` means no header
+    /// does.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
 }
@@ -98,7 +100,7 @@ pub(crate) struct GrpcConfig {
     pub(crate) address: SocketAddr,
     /// Share the port with other processes (`SO_REUSEPORT`).
     pub(crate) reuse_port: bool,
-    /// Pattern that matches any part of a metadata key; matching entries become parameters.
+    /// Pattern that matches any part of a metadata key; matching entries become parameters. `None` means no entry does.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
     /// Limit in bytes on a decompressed message.
@@ -111,7 +113,7 @@ pub(crate) struct GrpcConfig {
     pub(crate) keepalive_timeout: Duration,
     /// Age at which the server asks a client to reconnect; `None` means never.
     pub(crate) max_age: Option<Duration>,
-    /// Time that calls then have to finish; `None` means no limit.
+    /// Time that calls have to finish once the connection has reached `max_age`; `None` means no limit.
     pub(crate) max_age_grace: Option<Duration>,
 }
 

@@ -122,7 +122,8 @@ fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigEr
     Ok(())
 }
 
-/// True if the policy may delay requests. Without its own timeout and without those of requests, it never does.
+/// Returns true if the policy may delay requests: its timeout action is DELAY, and it has a timeout or allows requests
+/// to set one.
 fn delays(policy: &QueuePolicy) -> bool {
     let may_expire = policy.default_timeout.is_some() || policy.allow_timeout_override;
     policy.timeout_action == TimeoutAction::Delay && may_expire

@@ -31,7 +31,8 @@ pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     nearest(fields.map(|field| field.name().to_owned()), written)
 }
 
-/// Returns the configuration's message and the messages in it; the pool also has all others of the protocol.
+/// Returns the message type of a configuration, and the types of all messages in it. The pool also has the protocol's
+/// other message types.
 fn messages() -> Vec<MessageDescriptor> {
     let mut found = vec![model_config()];
     let mut at = 0;

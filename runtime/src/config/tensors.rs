@@ -95,7 +95,7 @@ fn proto_reshape(tensor: &TensorConfig) -> Option<ModelTensorReshape> {
     Some(ModelTensorReshape { shape })
 }
 
-/// Returns the datatype with this number in the schema.
+/// Returns the datatype with this number in the schema; `None` for `TYPE_INVALID` and unknown numbers.
 pub(super) fn datatype(number: i32) -> Option<DataType> {
     let number = proto::DataType::try_from(number).ok()?;
     DataType::ALL.into_iter().find(|datatype| proto_datatype(*datatype) == number)

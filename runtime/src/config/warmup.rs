@@ -79,8 +79,9 @@ pub(super) fn parse(
     Ok(warmups)
 }
 
-/// Returns the rows of a sample. 0 for a model without a batch dimension, whose samples have one request in Triton's
-/// schema. `None` for a sample without rows of a model with a batch dimension; Triton skips such a sample.
+/// Returns the number of rows of a sample. It is 0 for a model without a batch dimension, for which `batch_size` may be
+/// 0 or 1. `None` means that the sample is skipped, as in Triton: the model has a batch dimension, and the sample's
+/// `batch_size` is 0.
 fn rows(
     config: &ModelConfig,
     given: &ModelWarmup,

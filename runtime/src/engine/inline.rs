@@ -18,8 +18,9 @@ use crate::job::Job;
 /// An instance that any thread may run, one at a time.
 pub(super) type SharedRunner = Arc<Mutex<Runner>>;
 
-/// Longest batch that runs on a reactor with one thread. Handing over to another thread and back costs 40 to 90 µs. For
-/// so short a time the kernel would not interrupt that other thread either, because its time slices are about 3 ms.
+/// Longest batch that runs on a reactor with one thread. Handing over to the instance's thread and back costs 40 to 90
+/// µs. If both threads share a core, the reactor would wait for a batch this short anyway: the kernel interrupts a
+/// thread only after a time slice of about 3 ms.
 const SHORT_ON_ONE_THREAD: Duration = Duration::from_millis(2);
 
 /// Longest batch that runs on a reactor with several threads. One of them at a time polls the sockets, and it may be
@@ -34,8 +35,8 @@ const GATHER_FROM: Duration = Duration::from_micros(100);
 /// turns, 25 after two, and 30 after four or eight.
 const GATHER_TURNS: usize = 4;
 
-/// If the ticket would wake an instance's thread for a short batch, runs the batch here; otherwise leaves it to that
-/// thread. `instances` are ordered by number.
+/// Runs the batch here if it is short and the request of this ticket would otherwise wake an instance's thread for it.
+/// All other batches are left to the instances' threads. `instances` are ordered by number.
 pub(super) async fn run_if_short(
     batcher: &Batcher<Job, JobResult>,
     ticket: &mut Ticket<JobResult>,
@@ -50,7 +51,8 @@ pub(super) async fn run_if_short(
     if batcher.expected().is_none_or(|run| run > limit) {
         return;
     }
-    // The scheduler runs the tasks that it found last after the others: those that sockets woke run in the second turn.
+    // Tasks that sockets woke during the first turn are at the end of the scheduler's queue, so they run in the second
+    // turn.
     tokio::task::yield_now().await;
     let expected = match batcher.start_inline_if_alone(ticket, limit) {
         InlineStart::Started(run) => return run_one(run, instances),
@@ -73,7 +75,8 @@ fn run_one(mut run: InlineRun<Job, JobResult>, instances: &[Option<SharedRunner>
         instance.lock().serve(work);
     }
     if let Some(run) = run.continue_or_end() {
-        // The response to this request must not wait for those of other requests. The task ends with the queue.
+        // The response to this request must not wait for those of other requests. The task ends when no short batch is
+        // due.
         tokio::spawn(run_while_short(run, Arc::clone(instance)));
     }
 }

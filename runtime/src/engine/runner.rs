@@ -50,7 +50,8 @@ impl Runner {
         }
     }
 
-    /// Retries jobs that failed together after `elapsed`; fails a single job.
+    /// Retries jobs that failed together: in halves if memory ran out, otherwise one by one. A job that failed alone
+    /// gets the error. `elapsed` is the duration of the failed run, for the statistics.
     pub(super) fn recover(
         &mut self,
         jobs: &[Job],

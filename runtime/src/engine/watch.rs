@@ -123,7 +123,7 @@ impl EngineWatch {
         self.instances.iter().filter_map(|watch| watch.age(now)).max().unwrap_or_default()
     }
 
-    /// Age at which a batch of this engine counts as stuck.
+    /// Age at which a batch of this engine counts as stuck; `None` if there is no limit.
     pub(crate) fn limit(&self, limit: BatchLimit) -> Option<Duration> {
         let longest = self.instances.iter().map(InstanceWatch::longest).max();
         limit.after(longest.unwrap_or_default())

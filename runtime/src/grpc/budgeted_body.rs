@@ -1,6 +1,6 @@
 //! Counts request messages, with the memory that they take when decoded, against the byte budget. A unary message
-//! counts until its call is answered. A message of a stream counts until it has arrived whole; after that its own task
-//! counts it.
+//! counts until its call is answered. A message of a stream counts until it has arrived whole; after that, the task
+//! that answers the message counts it.
 
 use std::pin::Pin;
 use std::sync::Arc;

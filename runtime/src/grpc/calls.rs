@@ -52,7 +52,8 @@ enum CallKind {
 }
 
 impl Calls {
-    /// Answers one call; every failure becomes a status. (An `async fn` would hold the request twice.)
+    /// Answers one call; every failure becomes a status. (An `async fn` would store the request twice in its future, as
+    /// argument and as local variable.)
     pub(super) fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<ReplyBody>> {
         let kind = self.kind(&request);
         async move {
@@ -112,7 +113,7 @@ impl Calls {
         };
         // If the client disconnects, this is dropped with the future and counts the request as cancelled.
         let in_flight = self.requests.begin(Protocol::Grpc);
-        // Pinned here and passed by reference, because the future would be held twice if it were passed by value.
+        // Pinned here and passed by reference: passed by value, this future would be stored twice in the outer one.
         let answer = pin!(self.infer_message(headers, body));
         let answer = middleware::with_timeout(timeout, answer).await;
         let failure = answer.as_ref().err();

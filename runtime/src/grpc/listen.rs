@@ -33,7 +33,7 @@ pub(crate) struct GrpcListenOptions {
     pub keepalive_timeout: Duration,
     /// Age at which the server asks the client to close a connection; `None` means never.
     pub max_connection_age: Option<Duration>,
-    /// Time that calls then have to finish; `None` means no limit.
+    /// Time that calls have to finish once the connection has reached `max_connection_age`; `None` means no limit.
     pub max_connection_age_grace: Option<Duration>,
     /// Limits on the port's connections, and on the time that clients may take.
     pub connections: ConnectionLimits,

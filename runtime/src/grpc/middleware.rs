@@ -129,7 +129,8 @@ pub(super) fn with_timeout<T>(
     }
 }
 
-/// Returns the refusal of a call that is closed or lacks the key of its group.
+/// Returns the refusal of a control call under `--control-routes closed`, or of a call without the header of its
+/// restricted group; `None` if the call is allowed.
 pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
     let group = group(path)?;
     if let Err(closed) = options.control.check(group) {

@@ -88,9 +88,9 @@ impl http_body::Body for Body {
 /// Triton's limit on the chunks of a chunked body: each chunk costs the server far more than the client.
 const MAX_CHUNKS: usize = 65_536;
 
-/// A body may have more pieces than that if they average at least this many bytes. A chunk arrives in as many pieces as
-/// the connection is read, and a read rarely returns less than a packet; an eighth of a packet leaves room for the
-/// shorter ones.
+/// Average size in bytes from which a chunked body may have more than [`MAX_CHUNKS`] pieces. Each read of the
+/// connection returns a piece of a chunk, and rarely less than a packet. An eighth of a packet leaves room for shorter
+/// reads.
 const SMALL_CHUNK: usize = 192;
 
 /// Bytes reserved for a body before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is 588 KiB) in one
@@ -171,7 +171,7 @@ async fn read_frames(
     Ok(joined.freeze())
 }
 
-/// Returns true if a chunked body of this many bytes may not arrive in so many pieces.
+/// Returns true if a chunked body of `bytes` bytes has more pieces than allowed.
 fn are_too_many(pieces: usize, bytes: usize) -> bool {
     pieces > MAX_CHUNKS.max(bytes / SMALL_CHUNK)
 }

@@ -15,8 +15,9 @@ use super::Http;
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the gateway's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Serves until `stop`; then finishes the requests in flight and those on their way, and returns. Idle connections close
-/// then, and those that have not sent a whole request within seconds.
+/// Serves until `stop` is cancelled, and returns when every accepted request is answered. Requests that clients sent
+/// before they could see the port close are still accepted. Idle connections are closed, and so are connections that do
+/// not send a whole request within seconds.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let port = HttpPort::new(options(http.options.connections), stop);
     port.accept(listener, |stream| serve_connection(stream, Arc::clone(&http), port.clone())).await;
@@ -24,8 +25,8 @@ pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: Cancella
 }
 
 fn options(connections: ConnectionLimits) -> PortOptions {
-    // A connection's buffer is as large as its longest head: bodies are put together elsewhere, and what is read at once
-    // stays in the processor's cache.
+    // A read returns at most as many bytes as the longest head has: bodies are joined elsewhere, and so few bytes stay
+    // in the processor's cache.
     let http1 = Http1Use::Served { max_head: MAX_HEAD, read_at_once: MAX_HEAD };
     PortOptions { connections, http1, http2: Http2Limits { max_head: MAX_REPLICA_HEAD, ..Http2Limits::INFERENCE } }
 }

@@ -22,7 +22,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// credits from it.
 pub(super) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 
-/// Header about the batch that the request was part of.
+/// Header with the rows and the duration in microseconds of the request's batch: `size=…;us=…`.
 const BATCH: HeaderName = HeaderName::from_static("weir-batch");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

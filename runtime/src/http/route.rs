@@ -34,7 +34,8 @@ pub(crate) enum Route<'a> {
     Index,
     Load(Cow<'a, str>),
     Unload(Cow<'a, str>),
-    /// Index, load or unload with the name of a repository before `models` or `index`, a path that Triton has.
+    /// Index, load or unload in a named repository, such as `v2/repository/NAME/index`. Triton has these paths; Weir
+    /// answers that they are not supported.
     NamedRepository,
     RegionStatus(Memory, Option<Cow<'a, str>>),
     RegionRegister(Memory, Cow<'a, str>),
@@ -104,8 +105,8 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Segments of the longest path, `v2/repository/{r}/models/{m}/unload`, and one more to recognise paths that are too
-/// long.
+/// Number of segments of the longest path, `v2/models/{m}/versions/{v}/trace/setting`, and one more to recognise paths
+/// that are too long.
 const MAX_SEGMENTS: usize = 8;
 
 fn v2<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {

@@ -61,9 +61,9 @@ impl Oversight {
 /// Time that other batches get to finish after a batch got stuck on a thread that serves connections.
 const OTHERS: Duration = Duration::from_secs(10);
 
-/// True if the process has to exit because of this batch. It was stuck at the previous look too, so its requests have
-/// their errors as far as possible. If it blocks a thread that serves connections, probes and signals may not reach the
-/// process any more, so the platform cannot restart it.
+/// True if the process has to exit because of this batch. The batch was stuck at the previous look too, which answered
+/// its requests with errors as far as possible. If it blocks a thread that serves connections, probes and signals may
+/// not reach the process any more, so the platform cannot restart it.
 fn must_end(batch: &StuckBatch, is_at_work: bool) -> bool {
     match batch.thread {
         RunThread::Instance => false,

@@ -18,10 +18,12 @@ const DESCRIPTION_SIZE: usize = 46;
 const END: &[u8] = b"PK\x05\x06";
 const END_SIZE: usize = 22;
 
-/// First bytes of the zip64 record before it in large archives, which has the directory's offset at byte 48.
+/// First bytes of the zip64 end record, which precedes the record of [`END`] in large archives and has the directory's
+/// offset at byte 48.
 const LARGE_END: &[u8] = b"PK\x06\x06";
 
-/// Size of the longest comment, the end record, and the two zip64 records of 56 and 20 bytes.
+/// Bytes at the end of an archive that are certain to contain the end records: the longest comment, the end record, and
+/// the two zip64 records of 56 and 20 bytes.
 const TAIL: u64 = 65_535 + 22 + 56 + 20;
 
 /// Limit on the bytes of the directory to read: about 50 000 entries, more than any model has.
@@ -130,7 +132,7 @@ fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the offset of the directory, from the last bytes of the archive.
+/// Returns the offset of the directory, from the last bytes of the archive; `None` if they contain no valid end record.
 fn directory_offset(tail: &[u8]) -> Option<u64> {
     let end = rfind(tail, END).filter(|at| at + END_SIZE <= tail.len())?;
     let offset = u32_at(tail, end + 16)?;

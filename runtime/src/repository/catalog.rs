@@ -12,7 +12,7 @@ use super::{config_file, names, no_model};
 pub(super) struct CatalogEntry {
     /// Name of the model in responses and in the index.
     pub name: String,
-    /// A second name that the model answers to.
+    /// A second name that the model answers to, if it has one.
     pub alias: Option<String>,
     /// Location of the model's files, or the reason why they cannot be used.
     pub location: Result<ModelLocation, String>,
@@ -79,7 +79,8 @@ pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<()
     }
 }
 
-/// Returns the model that a repository path itself is. The model answers to `--model-name` and to its own name.
+/// Returns the model of a repository path that is a model itself, not a directory of models. The model answers to
+/// `--model-name` and to its own name.
 fn single(path: &Path, layout: Layout, options: &ScanOptions) -> Result<CatalogEntry, String> {
     let own = config_file::declared_name(own_name(path, layout)?, (path, layout), options);
     let location = Ok(ModelLocation { path: path.to_owned(), layout, naming: Naming::Free });

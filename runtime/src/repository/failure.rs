@@ -15,7 +15,7 @@ pub(crate) enum LoadFailure {
     /// The version failed to load.
     #[error("load failed for model '{model}': version {version} is at UNAVAILABLE state: {reason};")]
     Version { model: String, version: u64, reason: String },
-    /// `--load-model` names a model that no repository path holds.
+    /// `--load-model` names a model that no repository path holds; `held` lists the models that the paths do hold.
     #[error("failed to load '{model}', failed to poll from model repository: it holds {held}")]
     Absent { model: String, held: String },
     /// A repository path could not be read before anything was loaded.

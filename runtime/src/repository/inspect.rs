@@ -31,7 +31,8 @@ pub(super) struct Inspected {
     pub versions: FoundVersions<Fingerprint>,
     /// The directories of the model and of these versions.
     pub surroundings: Surroundings,
-    /// The uploaded files; deleted with the last version that was loaded from them.
+    /// The uploaded files, which are deleted with the last version that was loaded from them; `None` for a model in the
+    /// repository.
     pub uploaded: Option<Arc<TempDir>>,
 }
 
@@ -65,7 +66,8 @@ pub(super) enum ConfigSource {
 
 pub(super) struct Inspector<'a> {
     pub options: &'a ScanOptions,
-    /// Versions in service, which may have to remain so.
+    /// Versions in service. They are inspected too, because they stay in service while a version that the policy
+    /// selects does not load.
     pub in_service: &'a BTreeSet<u64>,
     /// Returns the usual name of the model file, by backend; see
     /// [`Launch::default_filename`](super::Launch::default_filename).

@@ -16,9 +16,9 @@ use super::state::VersionState;
 pub(super) struct ModelEntry<S> {
     name: Arc<str>,
     versions: BTreeMap<u64, Version<S>>,
-    /// The highest ready version, for the many requests that name no version.
+    /// The highest ready version, for the many requests that name no version; `None` if no version is ready.
     latest: Option<Arc<S>>,
-    /// The reason why the model's directory could not be used at the last inspection.
+    /// The reason why the model's directory could not be used at the last inspection; `None` if it could be used.
     failure: Option<String>,
     maturity: Maturity,
 }
@@ -38,11 +38,11 @@ struct Version<S> {
     state: VersionState<S>,
     /// The last load attempt; `None` while the version is unloaded.
     attempt: Option<(Option<Fingerprint>, LoadOutcome)>,
-    /// The reason why the version still serves the previous load.
+    /// The reason why the version still serves the previous load; `None` unless a reload failed.
     kept: Option<String>,
-    /// The reason why the version serves with less than its configuration allows.
+    /// The reason why the version serves with less than its configuration allows; `None` if it serves in full.
     doubt: Option<String>,
-    /// Uploaded files that the serving version was loaded from.
+    /// Uploaded files that the serving version was loaded from; `None` if it was loaded from the repository.
     uploaded: Option<Arc<TempDir>>,
 }
 

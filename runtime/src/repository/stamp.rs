@@ -11,14 +11,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::layout::{self, Child};
 
-/// Deepest directory level that is read; models need fewer. Stops at symbolic links that point upwards.
+/// Limit on the directory levels of a model; models have fewer. A symbolic link to a directory above itself exceeds the
+/// limit, which ends the recursion with an error.
 const DEEPEST: usize = 8;
 
 /// Limit on the files of a model. A mistyped path that is taken for a model has more.
 const MOST_FILES: usize = 10_000;
 
 /// Time within which two changes of a file may get the same timestamp. File systems take timestamps from a clock that
-/// ticks at least every 10 ms (`CONFIG_HZ=100`); doubled for the time of reading it.
+/// ticks at least every 10 ms (`CONFIG_HZ=100`). This time is twice as long, because reading the timestamp takes time
+/// too.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// Attempts to read files that keep changing, before the last result is used. The next change is still detected,

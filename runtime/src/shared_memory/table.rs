@@ -23,7 +23,8 @@ const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
 /// Linux's `NAME_MAX`: no file system allows a longer name.
 const MAX_KEY: usize = 255;
 
-/// A symbolic link planted in the directory is not followed, and a pipe does not block.
+/// Flags for opening an object: a symbolic link planted in the directory is not followed, and opening a pipe does not
+/// block.
 const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// The regions that clients have registered.

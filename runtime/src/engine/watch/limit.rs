@@ -21,7 +21,8 @@ pub(crate) enum BatchLimit {
 }
 
 impl BatchLimit {
-    /// Returns the limit for a model whose longest batch so far took `longest`, which is zero before the first.
+    /// Returns the limit for a model whose longest batch so far took `longest`, which is zero before the first; `None`
+    /// means no limit.
     pub(crate) fn after(self, longest: Duration) -> Option<Duration> {
         match self {
             Self::Measured => Some(longest.saturating_mul(FACTOR).max(LEAST)),
