@@ -66,7 +66,8 @@ void check_all(const CheckedOperator (&operators)[N]) {
   }
 }
 
-// Returns true for a kernel of libtorch's dispatcher, as currently saved models call it.
+// Returns true for an operator of libtorch's dispatcher, except for overloads that only old saved models call
+// ("legacy").
 inline bool is_kernel(const torch::jit::Operator& op) {
   return op.isC10Op() && op.schema().overload_name().find("legacy") == std::string::npos;
 }

@@ -27,7 +27,8 @@ void check_quotient(const c10::FunctionSchema&, const Stack& stack) {
       "OverflowError: the quotient ", dividend.toInt(), " / -1 is too large for an integer");
 }
 
-// The algorithm computes remainders, and the first may be the remainder of the least integer and -1.
+// Euclid's algorithm divides with remainder. Its first division may be that of the least integer by -1, which has no
+// valid quotient.
 void check_common_divisor(const c10::FunctionSchema&, const Stack& stack) {
   const IValue& first = torch::jit::peek(stack, 0, 2);
   const IValue& second = torch::jit::peek(stack, 1, 2);

@@ -1,4 +1,4 @@
-// LAPACK routines, which trust their pivots and may access memory out of bounds if an element is NaN.
+// Checks for LAPACK routines, which trust their pivots and may access memory out of bounds if an element is NaN.
 #include <ATen/ATen.h>
 
 #include <algorithm>

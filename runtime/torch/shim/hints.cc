@@ -360,7 +360,8 @@ class Follower {
     return any_channels(node->input(0), weight(node->input(2)));
   }
 
-  // Returns false, because a view does not determine the dimensions before it, so later operations may say more.
+  // Returns false, because a view does not determine the shape of its input, so later operations may give further
+  // hints.
   bool view(const Node* node) {
     auto sizes = numbers(node->input(1));
     if (!sizes.empty()) {

@@ -163,7 +163,8 @@ std::unique_ptr<WeirModule> load(const std::string& path, const std::string& met
   return module;
 }
 
-// Waits for the weights: they are copied on the default stream, and other streams that use them do not wait for it.
+// Loads a module onto a CUDA device, and waits until its weights are copied: the copies run on the default stream, for
+// which the streams that use the weights do not wait.
 std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, const std::string& method, at::Device device) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   weir::Metered metered(device);

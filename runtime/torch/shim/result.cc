@@ -10,7 +10,8 @@ using c10::IValue;
 using c10::TypeKind;
 using c10::TypePtr;
 
-// Returns the step of a path for a position. The mark keeps it apart from a dict's key that is a number.
+// Returns the path step for a position in a tuple or list, such as `#1`. The `#` distinguishes it from a dict's key
+// that is a number.
 std::string position(size_t index) {
   return "#" + std::to_string(index);
 }

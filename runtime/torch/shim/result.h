@@ -24,7 +24,7 @@ struct WeirAnswer {
 
 namespace weir {
 
-// The outputs of the values of a type.
+// The outputs into which values of a type are flattened, as far as the type determines them.
 struct Result {
   WeirForm form = WEIR_FIXED;
   std::vector<std::string> paths;  // of each output, if the form is WEIR_FIXED

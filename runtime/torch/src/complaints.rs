@@ -10,7 +10,7 @@ const MOST: usize = 4;
 /// Start of an error that the model raised. Any other error is about the model's outputs.
 const RAISED: &str = "PyTorch execute failure";
 
-/// Parts of libtorch's messages about datatypes, which no other size or value of an input avoids.
+/// Parts of libtorch's messages about wrong datatypes. Inputs of other sizes or values would get the same errors.
 const OF_TYPES: [&str; 9] = [
     "must have the same dtype",
     "to have the same dtype",
@@ -23,7 +23,7 @@ const OF_TYPES: [&str; 9] = [
     "must be long, int, byte or bool",
 ];
 
-/// Parts of libtorch's messages about shapes, which no other value of an input avoids.
+/// Parts of libtorch's messages about wrong shapes. Inputs with other values would get the same errors.
 const OF_SHAPES: [&str; 15] = [
     "shapes cannot be multiplied",
     "size mismatch",

@@ -188,7 +188,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     inferred.remarks.iter().cloned().for_each(remark);
     report(&Report::Signature(plan.signature.clone()));
     if plan.signature.leeway == Leeway::Everything {
-        return Ok(()); // what is only a guess cannot be warmed up
+        return Ok(()); // a model with a guessed signature cannot be warmed up
     }
     enter(Stage::WarmUp);
     try_warm_up(&source, &settings, (runner, plan), inferred)

@@ -158,7 +158,7 @@ fn name_output(
     }
     check_rows(output, &run_output.sizes, rows)?;
     if run_output.sizes.is_empty() && output.dims == [1] {
-        run_output.sizes.push(1); // a configuration, which cannot say that there are no dims
+        run_output.sizes.push(1); // a configuration cannot express a scalar, so it says [1]
     }
     let shape = run_output.shape()?;
     Tensor::new(output.name.clone(), datatype, shape, run_output.data)
@@ -190,7 +190,7 @@ fn split_rows(sizes: &mut Vec<i64>, rows: i64) {
 fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Result<(), ModelError> {
     let name = &output.name;
     let Some(rows) = rows else {
-        return Ok(()); // a scalar is as good as any other
+        return Ok(()); // without a batch dimension, any shape is valid, even a scalar
     };
     let Some(&first) = sizes.first() else {
         return Err(ModelError::Failed(format!("output '{name}' is a scalar which is not supported.")));

@@ -124,7 +124,7 @@ impl Module {
         }
     }
 
-    /// Returns the bytes of its parameters, buffers and constants on its CUDA device; 0 on the CPU.
+    /// Returns the bytes of the module's parameters, buffers and constants on its CUDA device; 0 on the CPU.
     pub(crate) fn device_bytes(&self) -> u64 {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_device_bytes(self.raw) }

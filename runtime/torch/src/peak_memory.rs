@@ -13,7 +13,7 @@ const MIN_PEAK_TIME: Duration = Duration::from_millis(20);
 const MIN_SMALL_BATCHES: u32 = 4;
 
 /// Run time between two trims. Allocating trimmed memory again takes half a millisecond per megabyte, which for 100 MB
-/// is 2 % of this time.
+/// is 2.5 % of this time.
 const MIN_WORK: Duration = Duration::from_secs(2);
 
 /// The largest batch since the last trim, and the batches after it.

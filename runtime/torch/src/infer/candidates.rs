@@ -75,7 +75,8 @@ fn of_tensor(tensor: &Tensor, skip: usize) -> TensorConfig {
 enum Rank {
     /// The dimensions of one row, without a batch dimension.
     OfRow,
-    /// A row's dimensions after a leading one: most models need it even if their rows depend on each other.
+    /// The dimensions of one row after a leading dimension, which most models require even if their rows cannot share a
+    /// batch.
     WithRows,
 }
 

@@ -26,11 +26,12 @@ use crate::runner::{Placement, RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
 use rows::{Companions, Increase, Row};
 
-/// CPU time for further runs. A model that takes 60 ms per row makes only the [`MUST`] runs; one that takes 4 ms makes
-/// all 25, which have 169 rows with batches of up to 32.
+/// CPU time after which only the [`MUST`] batches are run. If time grows with the number of rows, a model that takes 42
+/// ms per row runs only these; one that takes 2.3 ms runs all 26, which have 209 rows if the largest batch has 32.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// Number of runs that are made regardless of their duration: 2 and 3 rows, beside similar rows and beside larger ones.
+/// Number of batches that are run regardless of their duration: the row under test between two similar rows, between
+/// two larger rows, and beside one similar row.
 const MUST: usize = 3;
 
 /// Largest batch that is tried. No known kernel or model code behaves differently beyond it.

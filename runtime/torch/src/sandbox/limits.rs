@@ -17,8 +17,8 @@ const BEFORE_ANY: Duration = Duration::from_secs(20);
 /// CPU time that any run may take.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// Time limit of a row, as a multiple of the longest row so far. Twice the size in three dimensions takes eight times
-/// as long, and attention takes the square of that in one dimension.
+/// Time limit of a row, as a multiple of the longest row so far. A row of twice the size in three dimensions takes
+/// eight times as long. In attention, twice the size in one dimension takes four times as long.
 const TIMES: u32 = 16;
 
 /// Fraction of the available memory that a child may take.

@@ -34,7 +34,8 @@ pub(super) enum Companions {
 }
 
 /// Amount by which integers may exceed 0 and 1, by input: as far as the model accepts. Without an increase, lengths,
-/// counts and class numbers are nearly alike in all rows, which hides that a model brings rows to the largest of them.
+/// counts and class numbers are nearly alike in all rows, which would hide that a model sizes every row by the largest
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Increase(pub(super) Vec<u16>);
 
