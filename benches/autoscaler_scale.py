@@ -37,7 +37,8 @@ NAMESPACES, GATEWAYS = 20, 3
 
 # Requests per second at each gateway, for each service that has load.
 RATE = 4
-# Time of each request in the queue and at a replica: a bucket of the report's histogram, and microseconds.
+# Time of each request in the queue, and at a replica. Each is the index of a bucket in the report's histogram, and the
+# time in microseconds.
 WAIT, TIME = (60, 1_000), (130, 500_000)
 
 

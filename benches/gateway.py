@@ -5,12 +5,13 @@
     benches/gateway.py --kinds closed --rows http-1k,grpc-64k --rounds 3        some rows, to the terminal
     benches/gateway.py --kinds closed --weir PATH/weir                          another build
 
-Proxies run on core 0, of which only one is loaded at a time; the load generator and the upstream run on core 1. All
+Proxies run on core 0, and only one of them is loaded at a time; the load generator and the upstream run on core 1. All
 proxies are up at the same time, and each round of a row measures all of them. Responses are compared with the end of
 the request that they answer.
 
-When all servers are measured, it writes benches/results/gateway.json, the gateway's targets in docs/performance.md and its
-tables in docs/history/measured.md; --add keeps what is there of other rows, to measure in portions. Otherwise it only prints.
+When all servers are measured, it writes benches/results/gateway.json, the gateway's targets in docs/performance.md and
+its tables in docs/history/measured.md; --add keeps the recorded results of other rows, so that rows can be measured in
+several runs. Otherwise it only prints.
 """
 
 import argparse

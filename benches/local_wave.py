@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results" / "local_wave.json"
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}).encode()
 
-# The model of a test with another body: products of small matrices, as many as a batch is to cost.
+# A test's model with other code: matrix products, whose number sets the time of a batch.
 TEMPLATE = ROOT / "tests" / "models" / "repository" / "add_sub" / "1" / "model.pt"
 CODE = """class AddSub(Module):
   __parameters__ = []

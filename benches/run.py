@@ -4,8 +4,8 @@
     benches/run.py             everything, about five hours; `make bench` runs this
     benches/run.py --quick     two small models, a second per point, about six minutes
 
-Servers run on core 0, of which only one is loaded at a time; the load generator runs on core 1. All servers of a model
-are up at the same time, and each round of a point measures all of them and libtorch without a server, so that
+Servers run on core 0, and only one of them is loaded at a time; the load generator runs on core 1. All servers of a
+model are up at the same time, and each round of a point measures all of them and libtorch without a server, so that
 disturbances of the machine affect all of them alike. Every measurement compares responses with libtorch's results from
 when the models were created.
 

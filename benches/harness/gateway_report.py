@@ -79,8 +79,8 @@ def targets(result: dict) -> str:
 
 
 def cpu(result: dict, row: str) -> list:
-    """Compares with the better peer of the target, and also with the peer's other configuration if that is better
-    still."""
+    """Compares Weir's CPU time with that of the better peer, which sets the target, and also with that of haproxy with
+    large buffers if it uses even less."""
     keys = ("server", "cpu_us_per_request")
     peers = [found(result["closed"], row, name) for name in PEERS]
     peer = min(peers, key=lambda point: middle(point, *keys))

@@ -108,8 +108,8 @@ def tritons(by_server: dict) -> list:
 
 
 def loop(result: dict, where: dict, key: str, pick) -> float:
-    """Returns the loop's throughput in the rounds of those servers, or in its own rounds if it was not measured with
-    them."""
+    """Returns the throughput of the loop without a server, from the rounds in which it was measured together with servers
+    if there are any, otherwise from its own rounds."""
     beside = [point for point in result["beside"] if where.items() <= point.items()]
     alone = [point for point in result["raw"] if point["model"] == where["model"]]
     return pick((middle(point, key) for point in beside or alone), default=math.nan)

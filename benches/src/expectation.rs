@@ -9,8 +9,8 @@ use crate::args::Protocol;
 use crate::response::Response;
 use crate::tensor::Tensor;
 
-/// Divisor of the first JSON response's length that gives the tolerance for the lengths of others. Batches of other
-/// sizes change the last digits of numbers, and therefore the lengths.
+/// Tolerance for the lengths of JSON responses: an eighth of the first response's length. Batches of other sizes change
+/// the last digits of numbers, and therefore the lengths.
 const JSON_TOLERANCE: usize = 8;
 
 /// Expected outputs, and the expected length of a response.
