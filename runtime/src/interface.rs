@@ -71,8 +71,8 @@ impl Interface {
         Group::Dims(key.into())
     }
 
-    /// Returns the length of the request's variable dimension before and after padding; `None` if the model has no
-    /// padding or no bucket is large enough.
+    /// Returns the largest length of the request's inputs, before and after padding; `None` if the model has no
+    /// padding, the request has no variable dimension, or no bucket is large enough.
     pub(crate) fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
         let padding = self.padding.as_ref()?;
         let batched = usize::from(self.signature.max_batch_size > 0);

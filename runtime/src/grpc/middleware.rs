@@ -141,7 +141,7 @@ pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) ->
     Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
 }
 
-/// Returns the group of a method; `None` for services that are never restricted.
+/// Returns the group of a method; `None` for unknown methods, and for services that are never restricted.
 fn group(path: &str) -> Option<ApiGroup> {
     if path.starts_with("/grpc.health.v1.Health/") {
         return Some(ApiGroup::Health);

@@ -32,7 +32,7 @@ const RESERVED: usize = 1 << 20;
 ///
 /// # Errors
 /// A status in tonic's words: invalid argument for a missing, incomplete or compressed message; out of range for one
-/// larger than the limit.
+/// larger than the limit. Also the statuses of a client that is too slow and of an exhausted byte budget.
 pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &BudgetPermit) -> Result<Bytes, Status> {
     let mut upload = limits.upload();
     let Some(first) = next(&mut body, &mut upload, &limits).await? else {
@@ -61,7 +61,8 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &Bu
 /// Decodes a message; the permit then counts its decoded size too.
 ///
 /// # Errors
-/// Invalid argument if the bytes are not protobuf, or if the message has more parts than allowed.
+/// Invalid argument if the bytes are not protobuf, or if the message has more parts than allowed; resource exhausted if
+/// too little of the byte budget is left.
 pub(super) fn decode(message: Bytes, permit: &BudgetPermit) -> Result<ModelInferRequest, Status> {
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
@@ -83,7 +84,7 @@ fn hold(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
     permit.resize(bytes).map_err(|exhausted| super::status(&exhausted.into()))
 }
 
-/// Returns the length in a message's prefix, once the prefix has arrived.
+/// Returns the length in a message's prefix; `None` until the prefix has arrived.
 fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     let Some(mut prefix) = bytes.get(..PREFIX) else {
         return Ok(None);

@@ -37,7 +37,7 @@ struct Counts {
 #[derive(Debug)]
 pub struct InFlight {
     counts: Arc<Counts>,
-    /// The failure; `None` after success.
+    /// The failure, which is a cancellation until the request is finished; `None` after success.
     code: Option<Code>,
 }
 

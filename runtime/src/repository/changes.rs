@@ -57,8 +57,8 @@ pub(super) fn to_load<F: PartialEq>(attempts: &Attempts<F>, found: &FoundVersion
 }
 
 /// Returns the versions to unload after the loads, in ascending order: those that are neither wanted nor stand in for a
-/// wanted one. While a wanted version does not serve, older ones stand in for it: every version whose files still
-/// exist, or every version if no wanted one serves.
+/// wanted one. While a wanted version does not serve, other serving versions stand in for it: those whose files still
+/// exist, or all of them if no wanted version serves.
 pub(super) fn to_unload<F>(attempts: &Attempts<F>, found: &FoundVersions<F>) -> Vec<u64> {
     let serves = |version: &u64| {
         attempts.get(version).is_some_and(|(_, outcome)| match outcome {

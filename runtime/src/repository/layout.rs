@@ -112,8 +112,8 @@ impl Child {
         self.name.as_deref().is_some_and(|name| name.starts_with('.'))
     }
 
-    /// True for a directory that cannot be inside a model's directory: one named by a number that has version
-    /// directories itself, or any other with a configuration.
+    /// True for a directory that cannot be inside a model's directory. If its name is a number, it has version
+    /// directories and no `model.pt`; otherwise it has a configuration and is not named `configs`.
     fn is_no_part_of_a_model(&self) -> bool {
         if self.is_hidden() || !self.path.is_dir() {
             return false;

@@ -98,7 +98,7 @@ impl<S> Registry<S> {
         self.model(name).into_iter().flat_map(ModelEntry::serving).map(|(version, _)| version).collect()
     }
 
-    /// Names of the models that were loaded and are not in the catalog.
+    /// Names of the models that are missing from the catalog although they are loaded, loading or failed.
     pub(super) fn loaded_but_not_in(&self, catalog: &Catalog) -> BTreeSet<String> {
         let gone = self
             .models()

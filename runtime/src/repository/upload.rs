@@ -26,8 +26,8 @@ const MOST_FILES: usize = 1000;
 /// Writes a model's files to a new directory, which is deleted when the result is dropped.
 ///
 /// # Errors
-/// InvalidArgument for paths that leave the directory or are too long, TooLarge if the files have more than `limit`
-/// bytes in total, Internal if the disk fails.
+/// InvalidArgument for paths that leave the directory or are too long, TooLarge for more than [`MOST_FILES`] files or
+/// more than `limit` bytes in total, Internal if the disk fails.
 pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, ServeError> {
     let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
     if bytes > limit || files.len() > MOST_FILES {
