@@ -25,11 +25,11 @@ pub(super) enum Companions {
     /// Much larger elements: true for all of BOOL, longer strings, integers raised by [`Increase`] because they may be
     /// indices.
     Large,
-    /// Elements of the opposite sign.
+    /// Elements of the opposite sign, in signed types on the CPU; otherwise the same as `Alike`.
     Negative,
-    /// Much larger elements of the opposite sign; the same as `Large` for unsigned types.
+    /// Much larger elements of the opposite sign, in floats on the CPU; otherwise the same as `Large`.
     LargeNegative,
-    /// NaN; the same as `Alike` for types without NaN.
+    /// NaN, in floats on the CPU; otherwise the same as `Alike`.
     NotANumber,
 }
 
