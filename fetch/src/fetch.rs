@@ -20,7 +20,8 @@ struct Staging {
 /// name there. An existing target counts as fetched. `observe` is called for each attempt to download.
 ///
 /// # Errors
-/// [`FetchError`] if the fetch failed; the partial download is kept for the next attempt.
+/// [`FetchError`] if the fetch failed. A partial download is kept for the next attempt; a downloaded file with a wrong
+/// digest or a broken archive is deleted.
 ///
 /// # Cancellation
 /// Dropping the future keeps the partial download. Unpacking that has begun continues, but its result is not used.
