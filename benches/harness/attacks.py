@@ -124,7 +124,7 @@ CHUNKS = b"1\r\n \r\n" * 100_000
 
 
 async def endless_control(port: int, host: str, end: float) -> None:
-    """Sends a body of 1 GiB for a call that changes a setting."""
+    """Announces a body of 1 GiB for a call that changes a setting, and sends 4 MiB of it."""
     head = post("/v2/logging", f"Content-Length: {1 << 30}")(host)
     while time.monotonic() < end:
         await send(port, head + b"[" * (4 << 20))
@@ -145,7 +145,7 @@ async def vanish(port: int, host: str, end: float) -> None:
 
 
 async def crowd(port: int, host: str, end: float) -> None:
-    """Opens many connections from one address, as fast as they are closed."""
+    """Opens a connection from one address every 10 ms, and holds about 200 of them."""
     held = []
     while time.monotonic() < end:
         try:

@@ -1,4 +1,4 @@
-"""Takes measurements point by point. Each function returns a list of points with one report per round."""
+"""Takes measurements point by point. A point is a setting, and has one report per round."""
 
 import contextlib
 import statistics
@@ -8,7 +8,7 @@ from .paths import DIGITS, RAW_LOOP
 
 # Batch sizes of the loop without a server; the best one is the limit for servers.
 BATCHES = (1, 8, 32)
-# Fractions of a server's own peak at which latency is measured.
+# Fraction of a server's own peak at which latency is measured.
 OPEN_SHARE = 0.7
 # An open loop uses either as many connections as gave the server its peak, or a crowd: many more connections than have
 # a request in flight.
@@ -78,8 +78,8 @@ def closed_loop(server, point: dict, seconds: float) -> dict:
 
 
 def open_loop(at_peak: dict):
-    """Returns a measurement at a share of what a server achieves in the same round, with the connections that gave it
-    the most.
+    """Returns a function that measures a server's peak, with the connections that gave it the most, and then its latency
+    at a share of that peak.
 
     A shared host can be slower by a third or more for minutes: a peak of an earlier minute would overload the servers
     of this one, and the fastest server most.
