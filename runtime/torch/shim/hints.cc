@@ -88,7 +88,7 @@ class Follower {
     if (found == reach_.end()) {
       return;
     }
-    Reach copy = found->second; // `to` may move the map's elements
+    Reach copy = found->second; // inserting `to` may invalidate `found`
     for (auto [argument, before] : copy) {
       Way after{before.converted || way.converted, before.joined || way.joined};
       reach_[to].emplace(argument, after);

@@ -39,8 +39,8 @@ T overlap(const Box<T>& a, const Box<T>& b) {
   return width * height;
 }
 
-// Returns the boxes that are kept, best score first: each kept box drops the boxes that overlap it by more than the
-// threshold.
+// Returns the boxes that are kept, best score first: each kept box drops the boxes whose intersection over union with
+// it exceeds the threshold.
 template <typename T>
 std::vector<int64_t> kept_boxes(const at::Tensor& boxes, const at::Tensor& order, double threshold) {
   const auto* all = reinterpret_cast<const Box<T>*>(boxes.const_data_ptr<T>());
