@@ -95,7 +95,8 @@ pub trait Instance: Send {
     /// Runs one batch.
     ///
     /// # Errors
-    /// [`ModelError`] fails the whole batch; the engine then runs its requests one by one.
+    /// [`ModelError`] fails the whole batch. The engine then runs the batch in halves if memory ran out, otherwise its
+    /// requests one by one.
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
 
     /// Threads that may run the instance.

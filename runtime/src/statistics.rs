@@ -69,8 +69,8 @@ pub enum BatchOutcome {
     Succeeded,
     /// The model failed, and with it every request in the batch.
     Failed,
-    /// The model failed and the requests are run again one by one. The time on the instance counts, but no request has
-    /// ended yet.
+    /// The model failed, and the requests are run again in smaller batches. The time on the instance counts, but no
+    /// request has ended yet.
     Retried,
 }
 
@@ -193,8 +193,8 @@ impl Statistics {
         self.totals.lock().add_batch(record);
     }
 
-    /// Counts a request that was admitted and failed without executing in a batch: its time in the queue ran out, its
-    /// client left, or its retry alone failed.
+    /// Counts a request that was admitted and failed without executing in a batch: its time in the queue ran out, or
+    /// its client left.
     pub fn record_failure(&self, reason: Reason, spent: Duration) {
         self.totals.lock().add_failure(reason, spent);
     }

@@ -11,7 +11,7 @@ use crate::backend::Device;
 /// Instances of a model on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstanceGroup {
-    /// The configured name, or `MODEL_INDEX`.
+    /// The configured name, otherwise `MODEL_INDEX`; the model's name if no group is configured.
     pub name: String,
     /// The kind of device.
     pub kind: DeviceKind,
