@@ -60,9 +60,11 @@ pub struct StatusInputs<'a> {
 /// Reason why the cluster does not run a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The plan can never run: the manifest has to change.
+    /// The cluster refuses the plan until the manifest changes, or until an obstacle such as another owner's object of
+    /// the same name is gone.
     Never(String),
-    /// The plan may run later, so it is sent again.
+    /// The cluster denies the plan for now, for instance because of a quota. The controller retries it with a growing
+    /// delay.
     Now(String),
 }
 

@@ -60,7 +60,8 @@ fn after(mut service: Service, before: &Arc<Service>) -> Arc<Service> {
     if service == **before { before.clone() } else { Arc::new(service) }
 }
 
-/// Gives an object that was read again the generation that follows the one of `before`.
+/// Copies the creation time and the generation of `before` to an object that was read again; the generation is
+/// incremented if the spec has changed.
 fn follow(object: &mut KeptObject, before: &KeptObject) {
     let old = before.metadata();
     let is_changed = object.read().spec != before.read().spec;

@@ -202,7 +202,8 @@ fn is_hidden(file: &Path) -> bool {
     name.is_none_or(|name| name.starts_with('.'))
 }
 
-/// Replaces the objects of the files by the ones with generations, so that only one copy of each is kept.
+/// Replaces the services in the files by the equal ones with generations, so that only one copy of each is kept in
+/// memory.
 fn share_objects(
     mut valid: BTreeMap<PathBuf, ManifestFile>,
     services: &BTreeMap<ServiceName, Arc<Service>>,
@@ -212,7 +213,7 @@ fn share_objects(
         if let Object::InferenceService(object) = object
             && let Ok(name) = service_name(&object.metadata)
             && let Some(service) = services.get(&name)
-            // A second declaration of the same name is another object.
+            // A second declaration of the same name has other positions, and is left alone.
             && service.spans.as_ref() == Some(spans)
         {
             *object = service.object.read();

@@ -146,8 +146,9 @@ impl History {
     }
 
     /// Promotes a ready candidate to which the manifest sends all requests, before a new candidate replaces it. KServe
-    /// too counts such a candidate as rolled out when the next one arrives, so users do not fall back to the revision
-    /// before it. While the candidate is the newest revision, lowering its share still leads back.
+    /// also counts such a candidate as rolled out when the next one arrives, so requests fall back to it, and not to
+    /// the revision before it. Until then, a lower `canaryTrafficPercent` still returns requests to the stable
+    /// revision.
     fn replace_whole(&mut self, now: u64) {
         let rollout = &self.rollout;
         let is_asked = matches!(rollout.strategy, Strategy::Manual(Some(100)));

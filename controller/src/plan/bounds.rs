@@ -10,7 +10,8 @@ use crate::rollout::{Candidate, Stage};
 use crate::scaling::{ScaledBy, Scaling};
 use crate::validate::Validated;
 
-/// Longest idle time of a replaced revision; by then every gateway sends requests to its successor.
+/// Idle time after which the last replica of a replaced revision ends; by then every gateway sends requests to the
+/// successor.
 const RETENTION: Duration = Duration::from_secs(10);
 
 /// Scaling of each revision of a service, with the minimum that the rollout needs.

@@ -107,7 +107,8 @@ fn a_window_of_nothing_frees_the_replicas_at_once() {
     world.scale_up(&third);
     let (promoted, moved) = world.reconcile(&b);
     assert!(matches!(moved, Some(Transition::Promoted(_))));
-    // Without a retention the autoscaler would keep one replica for a minute, or for three starts.
+    // Without a retention the autoscaler would keep one idle replica for a minute, or for three times the cold-start
+    // time.
     let (freed, two) = (policy(&promoted, &one), b.service.revision(2).unwrap());
     assert_eq!(freed.min, 0);
     assert_eq!(freed.retention, Some(Duration::from_secs(10)));

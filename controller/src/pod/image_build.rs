@@ -31,8 +31,8 @@ const GPUS: [&str; 8] = [
 /// Flag of Weir's runtime that selects the device of the models.
 const DEVICE: &str = "--device";
 
-/// Chooses the build of the serving container's image that fits its resources. KServe's runtimes name one build only,
-/// and KServe chooses too if no version is given. An image without a tag, or with a digest, is kept.
+/// Chooses the build of the serving container's image that fits its resources. KServe's runtimes name one build only;
+/// KServe makes the same choice if the manifest names no version. An image without a tag, or with a digest, is kept.
 pub(crate) fn choose_build(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
     let more = added_kinds(&template);
     if let Some(container) = serving(&mut template)

@@ -44,7 +44,7 @@ pub(super) fn merge(below: &mut Value, above: Value) {
 
 fn merge_items(below: &mut Vec<Value>, above: Value, (list, key): (&str, &str)) {
     let Value::Array(above) = above else { return };
-    // If two lower items have the same key, the first is merged into.
+    // If two items of `below` have the same key, an item of `above` is merged into the first.
     let mut places = HashMap::new();
     for (i, old) in below.iter().enumerate() {
         places.entry(identity(old, key)).or_insert(i);

@@ -11,8 +11,9 @@ use crate::error::ControllerError;
 use crate::plan::Plan;
 use crate::status::Refusal;
 
-/// Applies a plan, unless the cluster already has it and no object has drifted. A refused plan is sent again after a
-/// while. A denied plan is an error, so that it is retried soon.
+/// Applies a plan, unless the cluster already has it and no object has drifted. A refused plan
+/// ([`ClusterError::Refused`]) is sent again after a fixed time. A denied plan ([`ClusterError::Denied`]) is an error,
+/// so that the task is retried soon.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
@@ -42,7 +43,8 @@ pub(super) async fn apply(
     }
 }
 
-/// Records why a plan does not run. A denied plan stays an error, as does one without an answer, so both are retried.
+/// Records why a plan does not run. Returns an error if the cluster denied the plan for now or did not answer, so that
+/// the task is retried with a growing delay. A refused plan is no error; it is sent again after a fixed time.
 pub(super) fn refused(
     desired: Desired,
     error: ControllerError,
@@ -70,7 +72,8 @@ fn with_cause(error: &ControllerError) -> String {
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Returns true if sending the plan again would not change the answer.
+/// Returns true if an equal plan need not be sent again at once: it was applied, or was refused for a reason that
+/// retries alone do not remove.
 fn is_final(answer: &Result<Applied, Refusal>) -> bool {
     match answer {
         Ok(_) | Err(Refusal::Never(_)) => true,

@@ -32,7 +32,7 @@ impl Inputs {
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
             is_drifted: observed.snapshot.drifted.contains(name),
-            // An overwritten status is written again in any case.
+            // False, so that an overwritten status always counts as a change and is written again.
             is_overwritten: false,
         }
     }

@@ -13,8 +13,8 @@ use crate::plan::Plan;
 use crate::status::Refusal;
 use crate::turns::Part;
 
-/// Seconds until a refused plan is sent again: short for the user who waits, yet few requests if many plans are
-/// refused.
+/// Seconds until a refused plan is sent again. A user who has removed the obstacle waits at most this long, and many
+/// refused plans together still cause few requests.
 const ASK_AGAIN: u64 = 20;
 
 /// State that the controller keeps for one service.

@@ -73,7 +73,8 @@ impl Access {
         let name = &declared.service.name;
         let mut state = match state {
             Some(state) if state.is_of(declared) => state,
-            // Objects of a deleted service must not serve a new one of the same name, unless they were orphaned for it.
+            // Objects of a deleted service must not serve a new service of the same name, unless `kubectl delete
+            // --cascade=orphan` left them for it.
             Some(former) => match self.remove(name, former.uid.as_deref()).await {
                 Ok(()) => return (None, Ok(())),
                 Err(error) => return (Some(former), Err(error)),

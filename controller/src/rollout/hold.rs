@@ -123,8 +123,8 @@ impl Rollout {
 pub(crate) struct Exchange {
     /// Upper limit of the stable revision's minimum.
     pub(crate) stable: u32,
-    /// Most replicas of the stable revision while the candidate waits for the nodes that the others occupy; None for no
-    /// limit.
+    /// Most replicas of the stable revision while the candidate waits for nodes that surplus replicas of the stable
+    /// revision occupy; None for no limit.
     pub(crate) stable_most: Option<u32>,
     /// Upper limit of the candidate's minimum.
     pub(crate) candidate: u32,

@@ -181,7 +181,8 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     }
 }
 
-/// Returns why a starting revision may not exist yet; empty if it does.
+/// Returns a clause that says why the plan was not sent or answered, so that a starting revision may not exist yet;
+/// empty if the plan was answered.
 fn unavailable(inputs: &StatusInputs<'_>) -> String {
     inputs.unavailable.map_or(String::new(), |because| format!("; {because}: it is tried again"))
 }

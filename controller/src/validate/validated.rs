@@ -119,9 +119,10 @@ pub struct Exposure {
 /// Hashes of the manifest's part in the pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestIdentity {
-    /// Hash of the meaning, by which revisions are recognised.
+    /// Hash of the canonical form, which ignores order, defaults and the notation of quantities. Revisions are
+    /// recognised by it.
     pub meaning: Identity,
-    /// Hash of the text, by which earlier versions of Weir recognised revisions.
+    /// Hash of the text as written, by which earlier versions of Weir recognised revisions.
     pub text: Identity,
 }
 
