@@ -55,7 +55,7 @@ impl EventWriter {
     }
 }
 
-/// Increments the count of an Event. If it has expired meanwhile, nothing happens.
+/// Increments the count of an Event. Does nothing if the API server has expired the Event meanwhile.
 async fn repeat(events: &Api<Note>, note: &Note, now: Timestamp) -> Result<(), kube::Error> {
     let name = note.metadata.name.as_deref().unwrap_or_default();
     let Some(before) = events.get_opt(name).await? else {
@@ -69,7 +69,8 @@ async fn repeat(events: &Api<Note>, note: &Note, now: Timestamp) -> Result<(), k
     }
 }
 
-/// Returns the series of an Event that happened once more. The Event without a series counts as the first.
+/// Returns the `series` of an Event after one more occurrence. An Event without a series has occurred once, so its
+/// series starts at 2.
 fn repeated(before: &Note, now: Timestamp) -> EventSeries {
     let count = before.series.as_ref().map_or(1, |series| series.count);
     EventSeries { count: count.saturating_add(1), last_observed_time: MicroTime(now) }

@@ -13,7 +13,7 @@ use weir_controller::{History, LoadState, RevisionRecord, WrittenHistory};
 pub(crate) struct Histories {
     cluster: Kubernetes,
     stored: Arc<Mutex<BTreeMap<ServiceName, Stored>>>,
-    /// Histories that were loaded together and not requested yet.
+    /// Histories that [`Histories::prepare`] has loaded and [`Histories::load`] has not returned yet.
     prepared: Arc<Mutex<BTreeMap<ServiceName, StoredHistory>>>,
 }
 
@@ -102,7 +102,7 @@ impl Histories {
     }
 }
 
-/// Returns the JSON text, which always exists for numbers, texts and lists.
+/// Serializes a history as JSON, which cannot fail because a history holds only numbers, strings and lists.
 fn text(written: &WrittenHistory) -> Arc<str> {
     serde_json::to_string(written).unwrap_or_default().into()
 }

@@ -40,7 +40,8 @@ pub struct KubernetesSource {
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
-/// Metadata of the declared InferenceServices, for the cluster.
+/// Lookup of InferenceServices in the latest declaration, with which `weir_cluster_kubernetes` saves requests to the
+/// API server.
 struct DeclaredServices(watch::Receiver<Arc<Declaration>>);
 
 impl KnownServices for DeclaredServices {
@@ -180,7 +181,8 @@ impl Source for KubernetesSource {
 
     async fn propagation(&self, service: &ServiceName, uid: Option<&str>) -> Result<Propagation, ControllerError> {
         let is_orphaned = self.orphans.lock().contains(service, uid)
-            // Another controller led when the service was deleted, or none did.
+            // This process has no record if another controller led when the service was deleted, or if none did, so the
+            // stored history is checked for owner references.
             || self.histories.is_orphaned(service).await?;
         Ok(if is_orphaned {
             tracing::info!(%service, "deleted with --cascade=orphan: its objects stay and keep serving");

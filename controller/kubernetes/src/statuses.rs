@@ -41,7 +41,8 @@ impl SeenStatus {
 }
 
 impl Statuses {
-    /// Returns the status of a service from which this process continues.
+    /// Returns the status of a service as the watch last showed it, and forgets what this process wrote: a controller
+    /// that begins to lead continues from the stored status.
     pub(crate) fn load(&mut self, service: &ServiceName) -> InferenceServiceStatus {
         // Another process may have written it since this process did.
         self.written.remove(service);

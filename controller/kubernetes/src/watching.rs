@@ -18,7 +18,8 @@ use crate::orphans::Orphans;
 use crate::runtime::Kind;
 use crate::statuses::Statuses;
 
-/// Most pending events that one declaration combines, as at the start.
+/// Most pending events that are combined into one declaration. Many are pending at the start, when the watches list
+/// every object.
 const AT_ONCE: usize = 1024;
 
 /// Channel for declarations, with the statuses and orphans that belong to them.

@@ -6,8 +6,8 @@
 //!   Secret ─► serving pair                  rotation, where this process leads ─► Secret, caBundle
 //! ```
 //!
-//! The API server asks only while the webhook answers. Errors in an object that was admitted without it show in the
-//! service's conditions.
+//! If the webhook is not reachable, the API server admits objects without it (`failurePolicy: Ignore`). The errors in
+//! such an object show in the service's conditions.
 
 mod images;
 mod metrics;

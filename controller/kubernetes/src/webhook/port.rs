@@ -27,8 +27,9 @@ use super::{request, response};
 /// Path of reviews, as in the chart.
 const PATH: &str = "/validate";
 
-/// Limits on the connections. Each API server keeps a few, and in some clusters all come from one address. An API
-/// server waits for an answer as long as the configuration says, which is seconds.
+/// Limits on the connections. Each API server keeps a few, and in some clusters all come from one address. Stalled and
+/// slow connections end within seconds, because an API server gives up after the `timeoutSeconds` of the webhook
+/// configuration anyway.
 pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     total: 64,
     per_client: 32,

@@ -1,4 +1,5 @@
-//! Rules of the controller, applied to an object that is being written. Pure, except for the latest declaration.
+//! Rules of the controller, applied to an object that is being written. Pure, except that it reads the latest
+//! declaration from a watch channel.
 
 use std::sync::Arc;
 
