@@ -25,7 +25,7 @@ use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, alias_nam
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
-/// Generation for a service that has no route and never had one: every gateway already is past it.
+/// Result for a service that has no route and never had one: generation 0, which every gateway has already passed.
 const ANY: Applied = Applied { routes: 0 };
 
 /// APIs through which the objects of a service are written.
@@ -35,7 +35,7 @@ struct Apis {
     revisions: Api<ControllerRevision>,
 }
 
-/// State of a service on the API server before it is applied.
+/// Objects and owner of a service on the API server before the service is applied, with the APIs to write them.
 struct Place {
     apis: Apis,
     existing: Existing,
@@ -87,8 +87,9 @@ impl Apply for Kubernetes {
         self.wrote(service, None).await;
         self.kept.forget(service);
         let revisions = self.controller_revisions(service);
-        // Kubernetes itself removes the owner from orphans, but the API server refuses that patch of a
-        // ControllerRevision if it encodes the immutable data in other bytes. So Weir removes the owner.
+        // Kubernetes' garbage collector removes the owner reference from orphans. The API server refuses that patch of
+        // a ControllerRevision if its own encoding of the immutable `data` differs in a byte, so Weir removes the
+        // reference.
         for revision in of_service(&revisions, service).await?.values() {
             self.hand_over(revision, service, None).await?;
         }

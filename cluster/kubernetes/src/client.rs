@@ -6,7 +6,7 @@ use kube::{Client, Config};
 use weir_cluster::ClusterError;
 
 /// Longest silence of a connection that awaits an answer, so that a dead connection is noticed before TCP gives up. The
-/// longest watch lasts 290 s.
+/// limit exceeds the longest watches, which end after kube's default of 290 s.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 /// Returns a client that uses the pod's service account, else `KUBECONFIG`, else `~/.kube/config`.
@@ -25,9 +25,9 @@ pub async fn client() -> Result<Client, ClusterError> {
     of(config)
 }
 
-/// Returns a client that reports each failure at once, without retries of its own. Every caller has its own backoff, at
-/// most ten seconds for watches. kube's default backoff doubles 15 times, so after an outage of the API server Weir
-/// would stay blind for as long as the outage lasted.
+/// Returns a client that reports each failure at once, without retries of its own. Every caller has its own backoff;
+/// that of this crate's watches is at most ten seconds. kube's default backoff doubles 15 times, so after an outage of
+/// the API server Weir would stay blind for as long as the outage lasted.
 fn of(mut config: Config) -> Result<Client, ClusterError> {
     config.default_retry = false;
     config.read_timeout = Some(LONGEST_SILENCE);

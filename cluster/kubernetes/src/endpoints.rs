@@ -100,8 +100,8 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     })
 }
 
-/// True if the replica has an IPv4 address. A dual-stack pod is in one slice per family. The server or its clients may
-/// lack IPv6, but they have IPv4 wherever the pod does.
+/// True if the replica has an IPv4 address. A dual-stack pod is listed in one slice per address family, and its IPv4
+/// address is preferred: the server may not listen on IPv6, and a gateway may have no IPv6.
 pub(crate) fn has_ipv4(replica: &Replica) -> bool {
     let endpoints = &replica.endpoints;
     let mut all = endpoints.http.iter().chain(&endpoints.grpc);

@@ -17,13 +17,15 @@ use weir_cluster::{ClusterError, HeldLease, Lease};
 use self::claim::{Claim, Sighting, claimed, released};
 use crate::{Kubernetes, error};
 
-/// Time after which a silent holder loses the lease: client-go's default, enough for a restart of the API server.
+/// Time after which another process may take the lease of a holder that does not renew it: client-go's default, enough
+/// for a restart of the API server.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(15);
 
 /// Time between two renewals: up to five may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 
-/// Time without renewal after which a holder stops leading, before another process may begin.
+/// Time without renewal after which a holder stops leading; it is shorter than [`HELD_FOR`], so that the holder stops
+/// before another process may begin.
 const LOST_AFTER: Duration = Duration::from_secs(12);
 
 /// Time between two checks of a lease that another process holds.
@@ -126,7 +128,8 @@ impl Holder {
             match self.replace(&claimed(held.clone(), &self.identity)).await {
                 Ok(stored) => return Some(stored),
                 Err(kube::Error::Api(status)) if status.code == 404 => return None,
-                // Written by this holder with the answer lost, or by another writer that left it the lease.
+                // The stored lease is newer than the known one: an earlier renewal was stored although its answer was
+                // lost, or another writer changed the lease without taking it.
                 Err(kube::Error::Api(status)) if status.code == 409 => held = self.own().await?,
                 Err(_) => tokio::time::sleep(LOOK_EVERY).await,
             }

@@ -9,7 +9,7 @@ use crate::drift::{Existing, Kind, Mark, Role};
 pub(crate) enum NameClaim {
     /// The object belongs to the service, or the service may create or take it.
     Own,
-    /// The object belongs to another service and leads to the gateway all the same, so it is left there.
+    /// The object is another service's and also leads to the gateway, so it is left unchanged.
     Left(Mark),
 }
 

@@ -12,8 +12,9 @@ use crate::{Kubernetes, error};
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 impl Kubernetes {
-    /// Returns what the namespace of a service enforces for its pods. Without permission to read the namespace, it
-    /// assumes less than `restricted`; pods that ask for too much then show up as their revision's failure.
+    /// Returns what the namespace of a service enforces for its pods. Without permission to read the namespace, the
+    /// result is [`Enforced::Less`]. If the namespace enforces `restricted` after all, the denied pods show up as a
+    /// failure of their revision.
     pub(crate) async fn enforced(&self, service: &ServiceName) -> Result<Enforced, ClusterError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = match namespaces.get_metadata_opt(service.namespace()).await {

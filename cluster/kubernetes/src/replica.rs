@@ -22,8 +22,8 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let former = || before.and_then(|before| before.failure.clone());
     let failure = match phase {
         Phase::Ready => None,
-        // A deletion ends the containers, so their exit is no failure. A pod on a silent node has a replacement by
-        // then.
+        // A deletion ends the containers, so their exit is no failure. A deleted pod on a node that does not respond no
+        // longer counts as a failure, because its replacement already exists.
         Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
             former().filter(|failure| failure.reason != FailureReason::NodeNotReady)
         }

@@ -20,7 +20,7 @@ use crate::{Kubernetes, error};
 /// Timeout for setting deletion costs: the scale-in itself matters more than its order.
 const MARKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Concurrent writes of deletion costs, so that hundreds of pods fit into that time.
+/// Concurrent writes of deletion costs, so that hundreds of pods are marked within [`MARKED_WITHIN`].
 const AT_ONCE: usize = 8;
 
 #[async_trait]

@@ -12,7 +12,8 @@ pub type Key = (String, String);
 #[derive(Debug)]
 pub struct Seen<V> {
     values: BTreeMap<Key, V>,
-    /// Objects of the list that is in progress.
+    /// Keys received so far in the list with which a watch starts or restarts; objects missing from a complete list
+    /// were deleted.
     listed: BTreeSet<Key>,
     is_complete: bool,
 }

@@ -22,10 +22,12 @@ use crate::observed::{Change, Observed};
 use crate::retried_watch::{WATCH_SECONDS, WatchPauses, retried};
 use crate::{Options, WatchScope, error};
 
-/// Most pending events that one snapshot combines, as at the start.
+/// Most pending events that are combined into one snapshot. Many are pending at the start, when the watches list every
+/// object.
 const AT_ONCE: usize = 1024;
 
-/// Period of the clock: a failure that only time reveals is noticed this much late.
+/// Period of the clock ticks. A failure that no event reports, such as a pod that no scheduler has looked at, is
+/// noticed at most this much late.
 const TICK: Duration = Duration::from_secs(5);
 
 /// Channels for the snapshots and for the gateways in them.
@@ -108,7 +110,7 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
     select_all(all)
 }
 
-/// Returns the time every few seconds: some failures show only by the time that passes.
+/// Returns a stream of clock ticks, one every [`TICK`], for failures that no event reports.
 fn clock() -> BoxStream<'static, Change> {
     let ticks = stream::unfold((), async |()| {
         tokio::time::sleep(TICK).await;

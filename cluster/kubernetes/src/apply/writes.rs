@@ -114,8 +114,8 @@ impl Kubernetes {
             "metadata": { "uid": made.uid },
             "spec": { "replicas": replicas },
         });
-        // A write of the number makes its writer the owner; the autoscaler's updates use another of its manager's
-        // entries.
+        // The patch is not forced, so it conflicts if another manager has set the number since. The autoscaler's later
+        // updates do not conflict: they belong to the same manager, under another entry of `managedFields`.
         let params = PatchParams::apply(AUTOSCALER);
         let stored = match api.patch(name, &params, &Patch::Apply(&only)).await {
             Err(error) if error::is_conflict(&error) => {

@@ -1,6 +1,6 @@
 //! Messages of the API server about denied writes, completed by what to do.
 
-/// Part of a message, and what to do about it. The first match counts.
+/// Part of a denial's message, and advice on what to do about the denial. The first match counts.
 const ADVICE: [(&str, &str); 18] = [
     ("exceeded quota", "raise the quota of the namespace, or ask for less"),
     ("failed quota", "set the missing resources in the service, or give the namespace a LimitRange with defaults"),

@@ -17,10 +17,10 @@ pub(crate) struct WrittenRevision {
     pub(crate) identity: String,
     /// True if a replica's readiness is probed by the V2 ready call.
     pub(crate) v2_ready: bool,
-    /// Requests that a replica handles at once.
+    /// Maximum concurrent requests per replica; None if the manifest sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) concurrency: Option<NonZeroU32>,
-    /// Bounds and targets for the autoscaler.
+    /// Bounds and targets for Weir's autoscaler; None if another autoscaler sets the replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scaling: Option<WrittenScaling>,
 }

@@ -8,14 +8,15 @@ use crate::entry::entry;
 /// Length of the pause in seconds. Endpoint updates take up to a second, and a few seconds on a busy control plane.
 const PAUSE: i64 = 5;
 
-/// Time in seconds from SIGTERM until a pod is killed if it sets none: Kubernetes' default.
+/// Grace period in seconds of a pod that sets none, Kubernetes' default. The period includes the preStop hook.
 const GRACE: i64 = 30;
 
 /// Adds a preStop pause to containers that have no preStop hook. No pause is added where Weir's own runtime receives
 /// the requests, because it finishes requests that arrive late.
 pub(super) fn pause(pod: &mut PodSpec) {
     let grace = pod.termination_grace_period_seconds.unwrap_or(GRACE);
-    // The API server requires less than the grace period, and the server needs part of that period to stop.
+    // The API server refuses a pause that does not fit into the grace period, and the server needs the rest of that
+    // period to stop.
     let seconds = PAUSE.min(grace / 2);
     let is_ours = entry(pod).is_some_and(weir_runtime::is_ours);
     if seconds < 1 || is_ours {
