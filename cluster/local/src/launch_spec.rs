@@ -21,7 +21,7 @@ use crate::probe::{Probe, ServerKind};
 use crate::program;
 use crate::storage::{ModelFiles, Origin};
 
-/// Default time from SIGTERM to SIGKILL, the same as in Kubernetes.
+/// Default grace period, the same as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Default time from leaving the snapshot to SIGTERM. Gateways in this process see the new snapshot within a
@@ -55,7 +55,8 @@ pub(crate) struct LaunchSpec {
     pub(crate) ignored_fields: Vec<&'static str>,
     /// Time from leaving the snapshot to SIGTERM.
     pub(crate) pre_stop_delay: Duration,
-    /// Time from SIGTERM to SIGKILL.
+    /// Time from the end of `pre_stop_delay` to SIGKILL. For a server other than Weir's runtime, draining before
+    /// SIGTERM uses part of it.
     pub(crate) grace: Duration,
 }
 

@@ -129,7 +129,8 @@ pub(super) fn pre_stop_delay(container: &Container) -> Option<Duration> {
     seconds(stop.sleep.as_ref()?.seconds)
 }
 
-/// Returns `terminationGracePeriodSeconds`, the time from SIGTERM to SIGKILL.
+/// Returns `terminationGracePeriodSeconds`. A local process gets this time in addition to the preStop delay, whereas
+/// Kubernetes includes the delay in it.
 pub(super) fn grace(pod: &PodSpec) -> Option<Duration> {
     seconds(pod.termination_grace_period_seconds?)
 }
