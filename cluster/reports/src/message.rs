@@ -17,7 +17,8 @@ pub(crate) const MAX_MESSAGE: usize = 64 << 20;
 /// Maximum number of revisions in a report: more than one gateway serves.
 const MOST_REVISIONS: usize = 10_000;
 
-/// Maximum number of batch sizes of one revision: twice the number of groups of sizes.
+/// Maximum number of batch sizes of one revision: about twice the number of buckets into which a gateway sorts batch
+/// sizes.
 const MOST_SIZES: usize = 256;
 
 /// Maximum number of replicas of one revision with requests: the maximum that an autoscaler requests.
