@@ -9,7 +9,7 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Time by which a certificate is valid before it is used: an API server's clock may be behind.
+/// Margin by which a certificate's validity starts before its first use, because an API server's clock may be behind.
 pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
 /// A serving certificate, its key, and the authority that signed it, all in PEM.

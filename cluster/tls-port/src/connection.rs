@@ -19,7 +19,8 @@ use crate::resolver::Resolver;
 /// Maximum time of a TLS handshake, which takes two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Streams of one HTTP/2 connection: an API server sends the reviews of all that write at once by one.
+/// Maximum concurrent streams of one HTTP/2 connection: an API server sends the calls of all its concurrent clients
+/// over one connection.
 pub(crate) const MAX_STREAMS: u32 = 100;
 
 /// ALPN protocols, preferred one first.
@@ -34,6 +35,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
+    /// Creates the shared state of a port's connections.
+    ///
     /// # Errors
     /// [`rustls::Error`] when the cryptography library lacks a version of TLS.
     pub(crate) fn new(

@@ -6,9 +6,10 @@
 //!   Secret ─► ServingPair ┘     Rotation, in the process that keeps them ─► Secret, caBundle of what calls the port
 //! ```
 //!
-//! Each port has its own certificates, shared through a Secret by all processes that serve the port. A new certificate
-//! is used only when API servers trust both the old and the new one, so that no call fails. The number and duration of
-//! connections are bounded.
+//! The caBundle is in the objects by which API servers find the port: a ValidatingWebhookConfiguration or an
+//! APIService. Each port has its own certificates, shared through a Secret by all processes that serve the port. A new
+//! certificate is used only when API servers trust both the old and the new one, so that no call fails. The number and
+//! duration of connections are bounded.
 
 mod callers;
 mod certificate;

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// An object by which API servers find a port, with the CA bundle that they trust there.
+/// An object by which API servers find a port, a webhook configuration or an APIService, with the CA bundle that they
+/// trust there.
 pub trait CallsPort: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
     /// Returns the patch that sets the CA bundle to these authorities; `None` if it is set already.
     fn trusting(&self, bundle: &ByteString) -> Option<Value>;
@@ -37,7 +38,8 @@ impl CallsPort for APIService {
 /// Tracks for how long a bundle of authorities has been trusted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
-    /// The bundle in all objects, and the time since when.
+    /// The CA bundle that all objects contain, and the time since when they all contain it; `None` if an object lacks
+    /// it, or there is no object.
     since: Option<(String, Instant)>,
 }
 
