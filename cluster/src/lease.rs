@@ -25,7 +25,8 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// Creates a held lease. The loss or end of the lease cancels `lost`; dropping `release` ends the lease.
+    /// Creates a held lease. The implementation cancels `lost` when the lease is lost or its release is complete;
+    /// dropping `release` starts the release.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
         Self { lost, release: Box::new(release) }

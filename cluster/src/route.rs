@@ -26,7 +26,8 @@ pub struct Route {
     pub hosts: Vec<Host>,
     /// Claimed hosts that do not follow from the service's name. Requests to them are not routed.
     pub refused_hosts: Vec<Host>,
-    /// V2 model name that leads to the service on any host; set only if the gateway serves a single platform.
+    /// V2 model name that leads to the service on any host. Set only by `weir up`; `None` on Kubernetes, where requests
+    /// name the service by host or path.
     pub model: Option<Arc<str>>,
     /// Destination of requests that name no revision.
     pub destination: Destination,

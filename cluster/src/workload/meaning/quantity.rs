@@ -1,6 +1,6 @@
 //! Kubernetes quantities as whole numbers.
 
-/// Suffixes with their exponents of ten, and of two.
+/// Suffixes of quantities, each with its exponent of ten (`DECIMAL`) or of two (`BINARY`).
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
