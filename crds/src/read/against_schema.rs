@@ -136,7 +136,8 @@ impl<'schemas> Check<'schemas> {
             | (Schema::Number, Value::Float(_))
             | (Schema::Boolean, Value::Boolean(_))
             | (Schema::IntegerOrText, Value::Text) => node.to_json(),
-            // All other combinations are type errors; listing all forty would add nothing.
+            // All other combinations of schema and value are type errors. There are about forty, so they are not
+            // listed.
             _ => self.wrong(path, node, expected(schema)),
         }
     }

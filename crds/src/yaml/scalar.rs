@@ -92,7 +92,8 @@ fn integer(written: &str) -> Option<Value> {
     i64::from_str_radix(&digits, radix).ok().map(Value::Integer)
 }
 
-/// Whole numbers below 2^53 are exact as floats, so that 1e3 is an integer as in JSON.
+/// Bound below which a float represents every whole number exactly. Below it, a float without a fraction such as `1e3`
+/// is read as an integer, as in JSON.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
 /// Parses a float. `inf`, `nan` and `infinity` are words in YAML, but Rust would parse them as numbers.
