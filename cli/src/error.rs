@@ -30,9 +30,9 @@ pub(crate) enum CliError {
     /// The operating system does not let this process listen on the port.
     #[error("cannot listen on {address} ({flag}): {source}{}", weir_serve::advice(.source))]
     PortRefused {
-        /// The flag that sets it.
-        flag: &'static str,
         /// The flag that sets the port.
+        flag: &'static str,
+        /// Address of the port.
         address: SocketAddr,
         /// Error of the operating system.
         source: io::Error,

@@ -65,7 +65,8 @@ pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), Cli
             state_dir: state_dir.to_owned(),
             reason: format!("nothing listens on its admin port {address}, so it was killed"),
         },
-        // Other errors mean that it runs but may be stopped or busy.
+        // Any other error means that the process runs but does not answer, for instance because it is suspended or
+        // busy.
         error => error,
     })?;
     let json = String::from_utf8_lossy(response.body()).into_owned();

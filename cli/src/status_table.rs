@@ -55,30 +55,33 @@ pub(crate) struct RevisionRow {
     /// Number of requests refused for lack of capacity.
     #[serde(default)]
     pub(crate) refused: u64,
-    /// Median time in the queue, in milliseconds, since the gateway started.
+    /// Median time in the queue, in milliseconds, since the gateway started; None before the first request.
     pub(crate) queue_delay_p50_ms: Option<f64>,
-    /// 99th percentile of the time in the queue, in milliseconds.
+    /// 99th percentile of the time in the queue, in milliseconds, since the gateway started; None before the first
+    /// request.
     pub(crate) queue_delay_p99_ms: Option<f64>,
     /// Number of restarts of the revision's replicas.
     #[serde(default)]
     pub(crate) restarts: u32,
-    /// Reason that the revision is not ready.
+    /// Reason that the revision is not ready; None if a replica is ready or none has failed.
     pub(crate) failure: Option<String>,
     /// Latest unexpected exit of a replica's program. It stays after the replica is ready again.
     #[serde(default)]
     pub(crate) last_exit: Option<ExitRow>,
-    /// The autoscaler's reason for the desired number of replicas.
+    /// The autoscaler's desired number of replicas and its reason; None if it has not decided on this revision.
     pub(crate) scaled: Option<String>,
     /// Start time of a replica that the autoscaler assumes, in milliseconds: nine of ten starts take at most this long.
+    /// None if the autoscaler has not decided on this revision.
     #[serde(default)]
     pub(crate) cold_start_ms: Option<f64>,
     /// Durations of the latest starts of the service's replicas, in milliseconds, oldest first.
     #[serde(default)]
     pub(crate) starts_ms: Vec<f64>,
-    /// Share of requests that waited no longer than the policy's queue delay, since this autoscaler began to lead.
+    /// Share of requests that waited no longer than the policy's queue delay, since this autoscaler began to lead; None
+    /// before the first request.
     #[serde(default)]
     pub(crate) attainment: Option<f64>,
-    /// Lower bound of the share of ready replica time without a request.
+    /// Lower bound of the share of ready replica time without a request; None before a replica was ready.
     #[serde(default)]
     pub(crate) idleness: Option<f64>,
 }

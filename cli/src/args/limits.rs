@@ -24,8 +24,8 @@ pub(crate) struct LimitArgs {
     pub(crate) request_buffer: NonZeroUsize,
 
     /// Memory in bytes for buffered request bodies; one revision may use half, mirrored requests an eighth. When it is
-    /// full, bodies are streamed and cannot be retried. Each body leaves room for 1024 of its size, or for an eighth of
-    /// the memory if that is less, so that long bodies cannot crowd out short ones.
+    /// full, bodies are streamed and cannot be retried. A body is buffered only if 1024 times its size, or an eighth of
+    /// the memory if that is less, stays free, so that long bodies cannot crowd out short ones.
     #[arg(long, value_name = "BYTES", default_value = "1073741824", help_heading = "Limits")]
     pub(crate) max_inflight_bytes: NonZeroUsize,
 
@@ -34,8 +34,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "SECONDS", default_value = "75", help_heading = "Limits")]
     pub(crate) http_header_timeout_secs: NonZeroU32,
 
-    /// Time in seconds for which a request's body may pause, or a client may not read its response. After that time
-    /// both must have averaged 1 KiB/s.
+    /// Time in seconds for which a request's body may pause, or a client may stop reading its response. A body or
+    /// response that takes longer in total must average at least 1 KiB/s.
     #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Limits")]
     pub(crate) http_body_timeout_secs: NonZeroU32,
 }

@@ -26,8 +26,8 @@ const SCALED_OBJECTS: u32 = 4096;
 /// # Errors
 /// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
-    // The autoscaler serves no requests, so it can stop without a drain delay.
     let listener = metrics_port(&args)?;
+    // The autoscaler serves no inference requests, so it can stop without a drain delay.
     let process = Process::start(&args.process, Duration::ZERO)?;
     let options = connect::options(&args.process, &process.name);
     let Some(connected) = connect(options, &process.drain).await? else {

@@ -22,8 +22,8 @@ use crate::tls::Tls;
 /// kube-proxy learn that it ends.
 const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
-/// Time for accepted requests to finish. A request may wait 55 s for a service to start, and then needs the time of its
-/// inference.
+/// Time from the beginning of the drain for accepted requests to finish: [`DRAIN_DELAY`], then up to 55 s in which a
+/// request waits for a service to start, and the time of its inference.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Runs until a signal stops the process.

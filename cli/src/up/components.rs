@@ -27,8 +27,8 @@ use crate::exit::Exit;
 /// Name of the gateway, the only one of a `weir up`.
 const GATEWAY: &str = "local";
 
-/// Time for accepted requests to finish after the shutdown began. A request may wait 55 s for a service to start, and
-/// then needs the time of its inference.
+/// Time from the beginning of the drain for accepted requests to finish. A request may wait 55 s for a service to
+/// start, and then needs the time of its inference.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for the controller and the autoscaler to finish their last step.
