@@ -94,8 +94,8 @@ pub(super) async fn of_service(
     Ok(Json(list(items)))
 }
 
-/// Returns the services of a request: one by name, or all that match the selector by the label that external metrics
-/// have.
+/// Returns the services of a request: the named one or, for the name [`ALL`], every service whose label [`SERVICE`]
+/// matches the selector.
 fn services(api: &MetricsApi, namespace: &str, name: &str, selectors: &Selectors) -> Result<Vec<ServiceName>, Failure> {
     if name != ALL {
         let service = ServiceName::new(namespace, name);
