@@ -49,8 +49,9 @@ impl Service {
         f64::from(most) / self.time(most).as_secs_f64().max(1e-6)
     }
 
-    /// Returns the utilization target below which a policy by concurrency cannot scale itself into overload: a lightly
-    /// loaded replica takes `time(1)` for a request that takes `time(most)` at a full one.
+    /// Returns the highest utilization target with which a policy by concurrency cannot scale itself into overload:
+    /// `time(1) / time(most)`. At light load the policy counts replicas by requests that take `time(1)`; these replicas
+    /// must suffice even when they are full and each request takes `time(most)`.
     #[must_use]
     pub fn critical_utilization(&self) -> f64 {
         let full = self.time(self.most()).as_secs_f64().max(1e-6);

@@ -31,7 +31,7 @@ const GAP: f64 = 70.0;
 const ACROSS: usize = 3;
 /// Highest cost on the axis: thirty times the least.
 const DEAREST: f64 = 30.0;
-/// Attainments with a grid line. Equal steps mean a tenth of the late requests.
+/// Attainments with a grid line. Equal distances on the axis divide the share of late requests by ten.
 const LINES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// Draws the diagrams in rows. The best place in each is the upper left.
@@ -95,13 +95,14 @@ fn add(svg: &mut String, diagram: &Scatter, (left, top): (f64, f64)) {
     }
 }
 
-/// Returns the pixels from the left edge, which is half of the least cost; each doubling is an equal step.
+/// Returns the pixels from the left edge, which is half of the least cost. The axis is logarithmic in the cost.
 fn along(cost: f64) -> f64 {
     let part = (cost.max(0.5) / 0.5).log2() / (DEAREST / 0.5).log2();
     SIDE * part.clamp(0.0, 1.0)
 }
 
-/// Returns the pixels from the top edge, which is 99.99 % and more; a tenth of the late requests is an equal step.
+/// Returns the pixels from the top edge, which is 99.99 % and more. The axis is logarithmic in the share of late
+/// requests.
 fn down(attainment: f64) -> f64 {
     let late = (1.0 - attainment).clamp(1e-4, 1.0);
     SIDE * (late.log10() + 4.0) / 4.0

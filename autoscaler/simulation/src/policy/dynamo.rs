@@ -119,7 +119,7 @@ struct Trend {
 const LEVEL_NOISE: f64 = 1.0;
 const SLOPE_NOISE: f64 = 0.1;
 const MEASURED_NOISE: f64 = 10.0;
-/// Values before which the forecast is the last value.
+/// Number of values that the filter needs; with fewer, the forecast is the last value.
 const FEWEST: u32 = 5;
 
 impl Trend {
