@@ -96,8 +96,9 @@ fn choose(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &
     hold(policy, sample, step_down(memory, sample, choice))
 }
 
-/// Lowers the number where more replicas do not serve more requests: to the number that may be tried now, and once the
-/// load is small enough, to the fewer replicas that served as much.
+/// Lowers the number if replicas share a GPU or cores, so that more of them do not serve more requests: to the highest
+/// number that may be tried now or, once the load is small enough, to the smaller number that reached the same
+/// throughput.
 fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason)) -> (u32, Reason) {
     let Some((tried, fewer)) = memory.sharing.limit(memory.seen) else {
         return needed;
@@ -110,8 +111,8 @@ fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason))
     (most, Reason::Shared { wanted, fewer })
 }
 
-/// Lowers the number in steps towards the fewer replicas that served as much. If these turn out to be too few, that
-/// shows while more of them are left.
+/// Lowers the number in steps towards the smaller number that reached the same throughput. If that number is too low
+/// after all, requests are late while there are still more replicas than that.
 fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
     let desired = sample.replicas.desired;
     match choice {
@@ -123,7 +124,7 @@ fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u3
     }
 }
 
-/// Share of the fewer replicas' measured throughput up to which they serve the load without a growing queue.
+/// Share of its measured throughput up to which the smaller number of replicas serves the load without a growing queue.
 const ENOUGH: f64 = 0.8;
 
 /// Raises the number to the replicas that are kept although the load does not need them.
@@ -150,7 +151,7 @@ fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason
     }
 }
 
-/// Raises the number to the replicas for the load at this time of the day or week, as it was before.
+/// Raises the number to the replicas for the rate that was usual at this time of the previous days or weeks.
 fn foresee(memory: &Memory, sample: &Sample, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
     let rate = memory.seasons.rate(sample.at, terms.cold_start);
     let foreseen = terms.replicas_for(rate, memory);
@@ -247,7 +248,7 @@ fn bound(policy: &ScalingPolicy, replicas: u32, reason: Reason) -> (u32, Reason)
     let (bounded, least) = (policy.bound(replicas), policy.bound(0));
     let reason = match bounded {
         _ if bounded > replicas => Reason::Least,
-        // Replicas up to the minimum are not stopped later either.
+        // A kept number that equals the minimum has the minimum as its reason, because these replicas never end.
         _ if bounded == least && matches!(reason, Reason::Kept { .. }) => Reason::Least,
         _ if bounded < replicas => Reason::Most { needed: replicas },
         _ => reason,

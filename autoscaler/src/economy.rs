@@ -1,12 +1,12 @@
-//! Worth of a start, by the economy that a policy chooses.
+//! Worth of avoiding a cold start, by the economy that a policy chooses.
 
 use std::time::Duration;
 
 use weir_cluster::Economy;
 
-/// Returns the initial worth of a start, in lengths of a start, before it is known how often requests wait for one. A
-/// worth of 1 is break-even if only the time of the start counts: the cost is then at most twice that of knowing the
-/// future. More than 1 is for the requests that would wait for the start.
+/// Returns the worth of avoiding a cold start, as a multiple of the cold-start time, before it is known how often
+/// requests wait for one. With 1, an idle replica is kept for as long as a start takes, so the GPU time, starts
+/// included, is at most twice that of an autoscaler that knows the future. A higher value pays for shorter waits.
 pub(crate) fn starts(economy: Economy) -> f64 {
     match economy {
         Economy::Economy => 1.0,
@@ -15,8 +15,8 @@ pub(crate) fn starts(economy: Economy) -> f64 {
     }
 }
 
-/// Returns the highest worth of a start, in lengths of a start. With it a replica that is needed for only a fifth of a
-/// start at a time is kept for the longest allowed time.
+/// Returns the highest worth of avoiding a cold start, as a multiple of the cold-start time. The factor 5 lets even a
+/// replica that is needed for only a fifth of the cold-start time at once be kept for the longest allowed time.
 pub(crate) fn most_starts(economy: Economy, cold_start: Duration) -> f64 {
     5.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
 }

@@ -35,7 +35,7 @@ use crate::economy;
 use crate::{Coverage, Sample};
 
 /// Share of the allowed late requests that the law plans for. The rest is left for the first start and for changes of
-/// habit.
+/// the load's pattern.
 const AIMED: f64 = 1.0 / 3.0;
 
 /// State of a revision between two decisions. The default is that of a new revision.

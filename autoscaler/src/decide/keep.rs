@@ -8,15 +8,15 @@ use crate::Memory;
 use crate::economy::{longest, starts};
 use crate::memory::Level;
 
-/// Least time that the last replica is kept if the policy sets none and a request would have to wait for a start. A
-/// person who tries a service by hand returns within a minute.
+/// Least time that the last replica is kept if the policy sets no retention and a cold start takes longer than the
+/// queue-delay target. A person who tries a service by hand returns within a minute.
 const LAST_KEPT: Duration = Duration::from_secs(60);
 
-/// Longest time that a replica is kept while the lengths of gaps are unknown, in lengths of a start, whatever a start
-/// is worth.
+/// Longest time that a replica is kept while the lengths of its gaps are unknown, as a multiple of the cold-start time,
+/// whatever avoiding a start is worth.
 const UNKNOWN_GAPS: f64 = 5.0;
 
-/// Least time that a replica is kept, in lengths of a start.
+/// Least time that a replica is kept, as a multiple of the cold-start time.
 const LEAST_STARTS: f64 = 0.25;
 
 /// Least time that a replica is kept, however fast starts are. Samples are a second apart and a report may be lost, so
@@ -28,7 +28,7 @@ const LEAST_TIME: Duration = Duration::from_millis(2500);
 pub(super) struct Keep<'a> {
     policy: &'a ScalingPolicy,
     cold_start: Duration,
-    /// Worth of a start, in lengths of a start.
+    /// Worth of avoiding a cold start, as a multiple of the cold-start time.
     starts: f64,
 }
 
@@ -71,7 +71,8 @@ impl<'a> Keep<'a> {
         // less.
         let needed = past.needed().as_secs_f64() / self.cold_start.as_secs_f64();
         let worth = self.worth(1.0 + (self.starts - 1.0) * needed.min(1.0));
-        // Within the window over which arrivals are counted, a lower number may be noise.
+        // A lower number that lasts for less than the arrival window may be noise, so the replica is kept for at least
+        // that window while its gaps are unknown.
         let first = self.worth(starts(self.policy.economy));
         let first = first.max(self.policy.window).max(worth.min(self.worth(UNKNOWN_GAPS)));
         past.gaps().keep(worth, first)

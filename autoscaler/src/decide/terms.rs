@@ -36,28 +36,30 @@ pub struct Terms {
     pub queue_delay: Duration,
 }
 
-/// Lowest share of past growths within a start that is provided for. A load that grows more is late for a part of one
-/// start, and a replica for it would be idle the rest of the time.
+/// Least quantile of the past growth of the load within a cold start for which replicas are provided. If the load grows
+/// by more, requests are late for a part of one cold start; a replica for such rare growth would be idle the rest of
+/// the time.
 const FORESEEN: f64 = 0.8;
 
-/// Highest share of past growths that is provided for: nothing is known about growth that was seen only once in a
-/// hundred starts.
+/// Highest quantile of past growth for which replicas are provided: growth that was seen only once in a hundred cold
+/// starts may be chance.
 const FORESEEN_MOST: f64 = 0.99;
 
-/// Limit of the expected growth within a start, relative to the highest past load. The first minutes of a service,
-/// which are all growth, are not typical.
+/// Limit of the load after the growth at the quantile [`FORESEEN`], relative to the highest past load. In the first
+/// minutes of a service the load only grows, and the measured growth is far too high.
 const BEYOND: f64 = 1.25;
 
-/// Part of a start that requests wait if the load grows beyond what was provided for. It is below 1 because some
-/// requests are still in time, and the load often falls before the start ends.
+/// Mean part of a cold start for which requests wait if the load grows beyond the provided quantile. It is below 1
+/// because some requests are still in time, and the load often falls before the start ends.
 const WAITED: f64 = 0.3;
 
-/// Most replicas including those for the backlog, relative to those for the arrivals. If the backlog of starts that
-/// never end were answered by more starts, there would be no end to it. Three quarters more work off any backlog in
-/// little more time than it took to build up; twice as many are not started even if the rate is high by chance.
+/// Limit of `base + drain`, relative to `offered`. Without a limit, a backlog behind starts that never end would
+/// request ever more starts. Three quarters more replicas work off any backlog in little more time than it took to
+/// build up. The limit is below 2, so that the number does not double even if the measured rate is high by chance.
 const BACKLOGGED: f64 = 1.75;
 
-/// Number of full batches that counts as many for one replica.
+/// Number of full batches, of `credits` requests each, that may be queued before a second replica is started although
+/// the capacity is unknown.
 const MANY: f64 = 4.0;
 
 /// Fraction of a replica that is ignored when rounding up.
@@ -138,9 +140,10 @@ impl Terms {
 }
 
 impl Terms {
-    /// Returns the replicas to start before the capacity of one was measured: a second one if many more requests are
-    /// queued than the first can take at once, and a third one for twice as many. The queue of a first start says no
-    /// more, and starts that do not end are no reason for further ones.
+    /// Returns the replicas to have before the capacity of one was measured: two if more than [`MANY`] full batches are
+    /// queued, three if at least twice as many are, and otherwise 0. A longer queue does not justify more, because the
+    /// capacity is unknown. While a start is overdue the number is at most two, because a further start would probably
+    /// not end either.
     fn unmeasured(&self, sample: &Sample) -> u32 {
         let waiting = f64::from(sample.load.activity.queued);
         let many = waiting / (MANY * self.credits);
@@ -160,9 +163,9 @@ fn whole(replicas: f64) -> u32 {
     rounded.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32
 }
 
-/// Returns the most replicas that can be useful: one for each request that arrived within the window or is present, or
-/// for each part of a request if the policy's target is below 1. Some hundred requests at once do not yet mean some
-/// hundred per second, however long each takes.
+/// Returns the most replicas that can be useful: one for each request that arrived within the window or is present, and
+/// more if the policy's concurrency target is below 1. Thus a burst of some hundred requests is not taken for a rate of
+/// some hundred per second, however long each request takes.
 fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     let activity = &sample.load.activity;
     let there = f64::from(activity.queued) + f64::from(activity.in_flight);
@@ -175,8 +178,8 @@ fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     whole(requests.max(1.0) / each)
 }
 
-/// Returns the load to provide for, in requests per second: the usual growth and, where starts are worth much, rarer
-/// growth up to the highest past load.
+/// Returns the load to provide for, in requests per second: the load after the usual growth and, if avoiding a cold
+/// start is worth much, after rarer growth up to the highest past load.
 fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
     let usual = memory.growth.highest(FORESEEN, mean);
     let seldom = memory.growth.highest(foreseen(policy, memory), mean);
@@ -184,8 +187,8 @@ fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
     usual.min(BEYOND * most).max(seldom.min(most)).max(mean)
 }
 
-/// Returns the share of past growths within a start that is provided for. If a start is worth much, it is the
-/// probability at which a replica pays off that most starts do not need.
+/// Returns the quantile of past growth for which replicas are provided. The more avoiding a cold start is worth, the
+/// higher it is: at this quantile the expected waiting costs as much as a replica that is mostly idle.
 fn foreseen(policy: &ScalingPolicy, memory: &Memory) -> f64 {
     let worth = WAITED * memory.price.starts(starts(policy.economy));
     (worth / (1.0 + worth)).clamp(FORESEEN, FORESEEN_MOST)

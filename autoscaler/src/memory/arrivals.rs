@@ -116,7 +116,8 @@ impl Arrivals {
         known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
     }
 
-    /// Returns the mean for which `count` lies this many standard deviations off.
+    /// Returns a bound of the confidence interval of the mean for an observed `count`: the upper bound for positive
+    /// `deviations`, the lower one for negative.
     fn bound(&self, count: f64, deviations: f64) -> f64 {
         let half = deviations.powi(2) * self.dispersion.estimate / 2.0;
         let reach = (half * (2.0 * count + half)).sqrt();

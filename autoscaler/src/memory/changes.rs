@@ -1,12 +1,13 @@
-//! Recent wishes and changes of the number, as far back as a policy's behavior looks.
+//! Wanted numbers and changes of the number of replicas, as far back as a policy's behavior looks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_cluster::{RatePolicy, ScalingBehavior, ScalingRules};
 
-/// Recent wishes and changes of the number. Only changes by this law count, as in a HorizontalPodAutoscaler; a change
-/// by others is the start of the next change.
+/// Recently wanted numbers and recent changes of the number of replicas. Only changes by this law count towards the
+/// behavior's limits, as in a HorizontalPodAutoscaler; a change by another writer counts as if it had been made before
+/// the period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changes {
     /// The desired number at the last observation; `None` before the first.

@@ -1,14 +1,15 @@
-//! Worth of a start beyond its own time, because requests wait for it.
+//! Learned worth of avoiding a cold start, which exceeds the cold-start time itself because requests wait for the
+//! start. It is no amount of money.
 
 use std::time::Duration;
 
-/// Worth of a start in lengths of a start, so that the policy's share of requests is in time. It changes slowly,
-/// because a start must show its effect before the next step.
+/// Worth of avoiding a cold start, as a multiple of the cold-start time, adjusted so that the policy's share of
+/// requests is in time. It changes slowly, because the effect of a change shows only after a start has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Price {
     /// Logarithm of the worth; `None` before the first request.
     logarithm: Option<f64>,
-    /// Requests during the latest starts, decaying.
+    /// Decaying count of requests, which remembers about [`AVERAGED`] cold-start times.
     requests: f64,
 }
 
@@ -19,7 +20,7 @@ impl Price {
         let starts = elapsed.as_secs_f64() / step.cold_start.as_secs_f64().max(1.0);
         let kept = (-starts / AVERAGED).exp();
         self.requests = self.requests * kept + step.requests as f64;
-        // Mean number of requests during one start.
+        // Mean number of requests within one cold-start time.
         let usual = self.requests / AVERAGED;
         if usual <= 0.0 {
             return;
@@ -29,14 +30,14 @@ impl Price {
         *logarithm = (*logarithm + change.clamp(-0.5, 0.5)).clamp(0.0, step.most.max(1.0).ln());
     }
 
-    /// Returns the worth of a start in lengths of a start, at least 1, which is its own time; `first` before any
-    /// request.
+    /// Returns the worth of avoiding a cold start, as a multiple of the cold-start time: at least 1, or `first` before
+    /// any request.
     pub(crate) fn starts(&self, first: f64) -> f64 {
         self.logarithm.map_or(first, f64::exp)
     }
 }
 
-/// Requests since the last sample, and the bounds of the price.
+/// Requests since the last sample, and the initial and the highest price.
 pub(crate) struct Step {
     pub(crate) requests: u64,
     /// Requests that waited longer than the target.
@@ -49,11 +50,11 @@ pub(crate) struct Step {
     pub(crate) most: f64,
 }
 
-/// Number of starts over which the requests per start are averaged.
+/// Number of cold-start times over which the requests per cold-start time are averaged.
 const AVERAGED: f64 = 10.0;
 
-/// Speed of the price: it falls by a factor of e in the time of 33 starts without late requests, and rises by e if as
-/// many requests are late as may be late in that time.
+/// Speed of the price. Within 33 cold-start times the price falls by a factor of e if no request is late, stays the
+/// same if exactly the allowed share is late, and rises by e if twice that share is late.
 const SPEED: f64 = 0.03;
 
 #[cfg(test)]

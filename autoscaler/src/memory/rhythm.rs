@@ -30,8 +30,10 @@ impl Rhythm {
     }
 
     /// Returns the range of times, since the replica last began to be needed, in which it should be ready for the next
-    /// time; `None` if the intervals are not regular. They count as regular if all but one in ten lie in the range, and
-    /// if keeping a replica for the range would have cost less than keeping it all the time.
+    /// time; `None` if the intervals are not regular. The range leaves out a tenth of the intervals at either end and
+    /// has a margin. The intervals count as regular if the range and a cold start together are shorter than half the
+    /// shortest remaining interval, so that keeping a replica for the range costs less than half of keeping it all the
+    /// time.
     pub(crate) fn next(&self, cold_start: Duration) -> Option<RangeInclusive<Duration>> {
         if self.latest.len() < FEWEST {
             return None;

@@ -79,8 +79,8 @@ impl Seasons {
         }
     }
 
-    /// Returns the predicted rate, in requests per second: the highest at this time before, from now until a start from
-    /// now would have ended. Zero if such predictions have not proved true.
+    /// Returns the predicted rate, in requests per second: the highest forecast between now and the end of a start that
+    /// would begin now. Returns zero if such forecasts have not proved true.
     pub(crate) fn rate(&self, now: Duration, cold_start: Duration) -> f64 {
         let within = Duration::from_secs(now.as_secs() % BIN);
         let ahead = cold_start.saturating_add(within + MARGIN).as_secs() / BIN;

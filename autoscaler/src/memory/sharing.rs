@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use crate::{Coverage, Sample};
 
-/// Throughput of the replicas while all were full, and the number that may be tried next.
+/// Throughput of the replicas while all were full, and the number that may be tried next. The base is the smallest
+/// number of replicas whose throughput larger numbers did not clearly exceed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sharing {
     count: FullCount,
-    /// The fewest replicas that served about as much as the present ones.
+    /// The base; `None` before the first measurement.
     base: Option<Throughput>,
     limit: Option<Limit>,
-    /// Number of replicas, and time since when they have served much less than the fewer ones did.
+    /// Number of replicas, and the time since when they have served much less than the base did; `None` while they do
+    /// not.
     slower: Option<(u32, Duration)>,
-    /// Time and target of the last step down towards the fewer replicas.
+    /// Time and target of the last step down towards the base.
     step: Option<(Duration, u32)>,
     /// Time, counted while gateways reported, at which replicas were last full.
     full: Duration,
@@ -55,19 +57,19 @@ const REQUESTS: f64 = 20.0;
 /// memory or for the network still reach it; those that only share a GPU do not.
 const GAIN: f64 = 0.25;
 
-/// Throughput, relative to the fewer replicas, at which more replicas count as useful however many there are.
+/// Throughput, relative to that of the base, at which more replicas count as useful however many there are.
 const MUCH_MORE: f64 = 2.0;
 
-/// Multiple of the fewer replicas that is tried without a pause. Several replicas may share each GPU of a machine, so
-/// the next one may get a GPU alone.
+/// Multiple of the base's number of replicas that is tried without a pause. Several replicas may share each GPU of a
+/// machine, so the next one may get a GPU alone.
 const TRIED: u32 = 4;
 
-/// Replicas that share serve about as much together as the fewer did. If they serve less than this part of it, requests
-/// take longer than before, and the fewer replicas would serve no more either.
+/// Replicas that share a GPU serve about as much together as the base did. If they serve less than this part of it, the
+/// cause is not the sharing: requests take longer than before, and the base would serve no more either.
 const AS_MUCH: f64 = 0.8;
 
-/// Least time, in seconds and in answer times, for which replicas must serve less before requests count as longer.
-/// Until then, ending replicas may still share the GPU.
+/// Least time for which replicas must serve less before requests count as longer: a duration, and a multiple of the
+/// mean service time, whichever is longer. Until then, ending replicas may still share the GPU.
 const LONGER: Duration = Duration::from_secs(60);
 const ANSWERS: u32 = 3;
 
@@ -103,14 +105,15 @@ impl Sharing {
         }
     }
 
-    /// Returns true if the replicas serve much less than the fewer did; with a limit, even if no more of them are
-    /// ready.
+    /// Returns true if the replicas serve much less than the base did. Without a limit, only a larger number than the
+    /// base is compared.
     fn is_slower(&self, measured: Throughput) -> bool {
         let is_judged = |base: Throughput| self.limit.is_some() || measured.replicas > base.replicas;
         self.base.is_some_and(|base| is_judged(base) && measured.rate < AS_MUCH * base.rate)
     }
 
-    /// Replaces what was learned from shorter requests, once this number of replicas has served less for long enough.
+    /// Starts over with this measurement as the base once this number of replicas has served less for long enough,
+    /// because the old base was measured with shorter requests.
     fn note_slower(&mut self, now: Duration, measured: Throughput, sample: &Sample) {
         let since = match self.slower {
             Some((replicas, since)) if replicas == measured.replicas => since,
@@ -124,7 +127,7 @@ impl Sharing {
         }
     }
 
-    /// Returns the highest number allowed, and the fewer replicas that served as much; `None` if there is no limit.
+    /// Returns the highest number of replicas allowed, and the base; `None` if there is no limit.
     pub(crate) fn limit(&self, now: Duration) -> Option<(u32, Throughput)> {
         let (base, limit) = (self.base?, self.limit?);
         let more = limit.tried.saturating_add(limit.tried.div_ceil(4));
@@ -132,7 +135,7 @@ impl Sharing {
         Some((if is_tried { limit.tried } else { more }, base))
     }
 
-    /// Returns how many replicas stay for now if the fewer are enough: half, and half of these some time later. If
+    /// Returns how many replicas stay for now on the way down to the base: half, and half of these after [`LONGER`]. If
     /// requests have become longer instead, this shows before there are much too few replicas.
     pub(crate) fn step_down(&mut self, now: Duration, desired: u32) -> u32 {
         match self.step {
@@ -160,7 +163,7 @@ impl Sharing {
         }
     }
 
-    /// Records that this number serves no more than fewer did.
+    /// Records that this number of replicas serves no more than the base.
     fn note(&mut self, now: Duration, tried: u32) {
         match self.limit {
             Some(limit) if limit.tried >= tried => {}
