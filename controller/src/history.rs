@@ -25,7 +25,7 @@ pub struct History {
     pub rollout: Rollout,
     /// Canaries of the manifest with their revisions.
     pub canaries: Vec<Canary>,
-    /// Last revision that a changed runtime made.
+    /// Last revision that a changed runtime made; None if there is none in use.
     pub runtime_roll: Option<RuntimeRoll>,
 }
 
@@ -65,9 +65,9 @@ pub struct RevisionRecord {
 /// Readiness of a revision since it last came into use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadState {
-    /// Has never had a ready replica.
+    /// Has had no ready replica since it came into use.
     Never,
-    /// Had a ready replica, and has none now.
+    /// Has had a ready replica since it came into use, and has none now.
     Once,
     /// Has a ready replica now.
     Now,

@@ -21,11 +21,12 @@ pub use step::step;
 /// State of a service's rollout. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
-    /// Revision rolled out last. It receives all traffic that the candidate does not.
+    /// Revision rolled out last, which receives all traffic that the candidate does not; None before the first
+    /// revision.
     pub stable: Option<RevisionName>,
-    /// Stable revision before the current one, to roll back to.
+    /// Stable revision before the current one, to roll back to; None if there is none.
     pub previous: Option<PreviousRevision>,
-    /// Revision that is being rolled out.
+    /// Revision that is being rolled out; None if no rollout is in progress.
     pub candidate: Option<Candidate>,
     /// Replicas that the service's whole traffic needed when a share of it last moved between revisions.
     pub needed_replicas: u32,
@@ -242,7 +243,8 @@ impl Rollout {
     /// Default of [`Self::rollback_window`]: most errors of a new revision show within ten minutes.
     pub const ROLLBACK_WINDOW: Duration = Duration::from_secs(600);
 
-    /// Returns the time until which the previous revision keeps its replicas, in seconds since 1970.
+    /// Returns the time until which the previous revision keeps its replicas, in seconds since 1970; None without a
+    /// previous revision.
     #[must_use]
     pub fn kept_until(&self) -> Option<u64> {
         let previous = self.previous.as_ref()?;
@@ -279,7 +281,7 @@ impl Rollout {
         if is_held { self.needed_replicas.max(stable) } else { share::whole(stable, candidate, self.percent()) }
     }
 
-    /// Returns the revision of the current manifest.
+    /// Returns the revision of the current manifest: the candidate, or else the stable revision; None before the first.
     #[must_use]
     pub fn newest(&self) -> Option<&RevisionName> {
         let candidate = self.candidate.as_ref().map(|c| &c.revision);

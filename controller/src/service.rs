@@ -21,6 +21,7 @@ pub struct Service {
     /// Positions of the object's fields in its file; None outside files.
     pub spans: Option<Spans>,
     /// Directory that stands for PersistentVolumeClaims outside Kubernetes: `pvc://NAME/path` is `NAME/path` below it.
+    /// None on Kubernetes.
     pub claims: Option<PathBuf>,
     /// States of local model files, used outside Kubernetes: a changed state makes a new revision.
     pub model_stamps: ModelStamps,

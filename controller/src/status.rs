@@ -34,14 +34,14 @@ pub struct StatusInputs<'a> {
     pub declared: &'a Service,
     /// Result of its validation; while it has errors, the last plan keeps running.
     pub validation: Result<&'a Validated, &'a ValidationErrors>,
-    /// Errors of the present manifest. If `validation` is valid all the same, they concern pods that cannot be made
-    /// now, and the existing pods keep running.
+    /// Errors of the present manifest; None if it has none. If `validation` is valid all the same, they concern pods
+    /// that cannot be made now, and the existing pods keep running.
     pub unserved: Option<&'a ValidationErrors>,
     /// Revisions and rollout of the service.
     pub history: &'a History,
     /// Last plan; None before the first.
     pub plan: Option<&'a Plan>,
-    /// Answer of the cluster to the plan.
+    /// Answer of the cluster to the plan; `Ok(None)` before the first answer.
     pub applied: Result<Option<Applied>, &'a Refusal>,
     /// Reason why the plan was not sent or answered, as a clause; None if it was. The plan is sent again.
     pub unavailable: Option<&'a str>,

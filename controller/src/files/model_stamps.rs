@@ -35,7 +35,8 @@ pub(super) struct StampedModels(BTreeMap<PathBuf, Stamps>);
 struct Stamps {
     /// State that is in effect.
     current: String,
-    /// Different state, seen by one scan.
+    /// Different state that the last scan has seen, which takes effect if the next scan sees it too; None if the last
+    /// scan saw the current state.
     next: Option<String>,
 }
 

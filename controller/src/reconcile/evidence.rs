@@ -17,7 +17,7 @@ const P99: f64 = 0.99;
 pub(super) struct Window {
     of: Option<Candidate>,
     begin: Arc<LatestReports>,
-    /// Time at which this process began to observe the stage.
+    /// Time at which this process began to observe the stage; None without a candidate.
     since: Option<Instant>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Queue(BTreeMap<ServiceName, Entry>);
 struct Entry {
     place: Place,
     retry: Retry,
-    /// Declaration with which the last attempt failed.
+    /// Declaration with which the last attempt failed; None if the attempt succeeded.
     failed_with: Option<DeclaredService>,
     /// End of the last attempt, in seconds since 1970.
     ended: u64,

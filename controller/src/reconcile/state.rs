@@ -23,19 +23,19 @@ pub(super) struct ServiceState {
     /// UID of the declared object; None outside Kubernetes.
     pub(super) uid: Option<String>,
     pub(super) history: Arc<History>,
-    /// History that the source stored last.
+    /// History that the source stored last; None for a new service.
     pub(super) stored: Option<Arc<History>>,
     pub(super) window: Window,
     pub(super) plan: Option<Plan>,
-    /// Last state sent to the cluster, with the answer.
+    /// Last state sent to the cluster, with the answer; None before the first answer.
     pub(super) sent: Option<(Desired, Result<Applied, Refusal>)>,
     /// Time at which that state was sent, in seconds since 1970.
     pub(super) sent_at: u64,
-    /// Reason why the last plan was not stored, sent or answered, as a clause.
+    /// Reason why the last plan was not stored, sent or answered, as a clause; None if it was answered.
     pub(super) unavailable: Option<String>,
     /// Role of the service in the rolling update of a changed runtime.
     pub(super) part: Part,
-    /// Inputs of the last reconciliation.
+    /// Inputs of the last reconciliation; None before the first.
     pub(super) seen: Option<Inputs>,
     /// True if equal inputs would change nothing at any time.
     pub(super) is_settled: bool,

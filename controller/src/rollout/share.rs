@@ -43,8 +43,8 @@ pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &
     percent.max(fair.min(target))
 }
 
-/// Returns the percentage at which the replicas of both revisions are equally busy, if the stable revision has at most
-/// the replicas that it needs.
+/// Returns the share of the requests, in percent, that the candidate's ready replicas can take: their number relative
+/// to the replicas that the whole traffic needs, or relative to all ready replicas if these are fewer.
 fn fair_percent(replicas: Replicas) -> u8 {
     let own = u64::from(replicas.candidate);
     let both = own + u64::from(replicas.stable);
