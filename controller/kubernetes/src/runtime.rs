@@ -18,9 +18,9 @@ pub(crate) enum Kind {
 /// Runtime as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SeenRuntime {
-    /// Runtime in its last valid form.
+    /// Runtime in its last valid form; None if the object was never valid.
     pub(crate) runtime: Option<Runtime>,
-    /// Reason why the object is invalid now, as one sentence.
+    /// Reason why the object is invalid now, as one sentence; None if it is valid.
     pub(crate) problem: Option<String>,
 }
 
