@@ -21,7 +21,7 @@ use crate::{Kubernetes, error};
 /// for a restart of the API server.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(15);
 
-/// Time between two renewals: up to five may fail.
+/// Time between two renewals. A failed renewal is repeated every [`LOOK_EVERY`] until [`LOST_AFTER`].
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 
 /// Time without renewal after which a holder stops leading; it is shorter than [`HELD_FOR`], so that the holder stops

@@ -115,7 +115,7 @@ struct Scaled {
     version: u64,
     /// GPUs of each pod.
     gpus: u32,
-    /// Reason why the Deployment cannot create pods.
+    /// Reason why the Deployment cannot create pods; None if it can.
     failure: Option<Failure>,
     /// True if no pod became available within the Deployment's progress deadline: Kubernetes' default, ten minutes.
     is_late: bool,

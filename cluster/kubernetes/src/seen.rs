@@ -21,9 +21,9 @@ pub struct Seen<V> {
 /// Change of one object's value by an event.
 #[derive(Debug)]
 pub struct Edit<V> {
-    /// Value before the event.
+    /// Value before the event; None if the object was unknown.
     pub before: Option<V>,
-    /// Value after the event.
+    /// Value after the event; None if the object was deleted or is not kept.
     pub after: Option<V>,
 }
 

@@ -22,7 +22,7 @@ const PAGE: u32 = 500;
 pub struct StoredHistory {
     /// Stored revisions by number.
     pub revisions: BTreeMap<u32, StoredRevision>,
-    /// State of the rollout, as it was stored last.
+    /// State of the rollout, as it was stored last; None if none was stored.
     pub rollout: Option<String>,
 }
 
