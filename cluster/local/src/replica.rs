@@ -67,7 +67,7 @@ pub(crate) struct Task {
     pool: PortPool,
     reports: watch::Receiver<Arc<LatestReports>>,
     log: Log,
-    /// Reason and time of the last failed run that was logged.
+    /// Reason and time of the last failed run that was logged; None before the first.
     logged: Option<(FailureReason, Instant)>,
     lifecycle: Lifecycle,
     /// Liveness state; `None` for a server without a liveness probe.

@@ -36,7 +36,7 @@ const LONGEST_BODY: usize = 4096;
 /// Response to a GET.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// Error message of the server: the field `error` of the body, as in V2.
+    /// Error message of the server: the field `error` of the body, as in V2; None if the body has no such field.
     pub(super) reason: Option<String>,
 }
 
