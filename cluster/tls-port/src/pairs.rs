@@ -16,10 +16,10 @@ const ENTRY: &str = "pairs.json";
 pub(crate) struct Pairs {
     /// The pair in use.
     pub(crate) current: ServingPair,
-    /// The next pair, used once API servers trust its authority.
+    /// The next pair, used once API servers trust its authority; None until a successor is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<ServingPair>,
-    /// Authority of the previous pair, with which another process may still serve.
+    /// Authority of the previous pair, with which another process may still serve; None if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) former_authority: Option<String>,
 }

@@ -83,7 +83,7 @@ pub struct Rotation<K> {
     options: CertificateOptions,
     resolver: Arc<Resolver>,
     secret: SeenSecret,
-    /// The last pairs that could be parsed.
+    /// The last pairs that could be parsed; None before the first.
     pairs: Option<Pairs>,
     /// The existing objects by which API servers find the port.
     found: BTreeMap<String, K>,
