@@ -53,7 +53,7 @@ pub struct Storage {
     /// Absolute path at which the container expects the files.
     pub mount_path: Arc<str>,
     /// Without Kubernetes: directory next to the manifest that contains the volume claims, by name. It moves with the
-    /// manifest and is not part of the identity.
+    /// manifest and is not part of the identity. None on Kubernetes.
     pub claims: Option<PathBuf>,
 }
 

@@ -11,6 +11,7 @@ pub struct Gateway {
     pub name: Arc<str>,
     /// Address for requests; other gateways also hand requests over to this address.
     pub serving: Address,
-    /// Address of the admin port, which serves metrics and the watch of the gateway's reports.
+    /// Address of the admin port, which serves metrics and the watch of the gateway's reports; None if the gateway has
+    /// no known admin port.
     pub admin: Option<Address>,
 }

@@ -16,9 +16,10 @@ pub struct Replica {
     pub endpoints: Endpoints,
     /// Number of starts after the first.
     pub restarts: u32,
-    /// Cause of the current or last time that the replica was not ready. Cleared when the replica becomes ready.
+    /// Cause of the current or last time that the replica was not ready. None for a ready replica, and for a new one
+    /// without a failure.
     pub failure: Option<Failure>,
-    /// The last unexpected exit of the replica's program. Kept while the replica serves again.
+    /// The last unexpected exit of the replica's program, kept while the replica serves again; None if there was none.
     pub last_exit: Option<Failure>,
 }
 
@@ -66,9 +67,10 @@ impl Phase {
 /// Addresses at which a replica listens. Both may be the same address, which then accepts both protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Address that accepts HTTP/1.1.
+    /// Address that accepts HTTP/1.1; None if the replica does not serve it, or the address is not known yet.
     pub http: Option<Address>,
-    /// Address that accepts gRPC: HTTP/2 with prior knowledge.
+    /// Address that accepts gRPC (HTTP/2 with prior knowledge); None if the replica does not serve it, or the address
+    /// is not known yet.
     pub grpc: Option<Address>,
 }
 
@@ -103,7 +105,8 @@ pub struct Failure {
     pub reason: FailureReason,
     /// Description for users: one sentence.
     pub message: Arc<str>,
-    /// Exit status of the program: its exit code, or 128 plus the number of the signal that killed it.
+    /// Exit status of the program: its exit code, or 128 plus the number of the signal that killed it. None if the
+    /// program did not exit, or its status is unknown.
     pub exit_code: Option<i32>,
     /// Time of the failure, in seconds since 1970; `None` if unknown.
     pub at: Option<u64>,

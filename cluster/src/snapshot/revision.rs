@@ -20,6 +20,7 @@ pub struct Revision {
     /// Bounds and targets for the autoscaler; `None`: the autoscaler leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
     /// Third-party autoscaler that sets the number of replicas; `scaling` is then the part left to Weir's autoscaler.
+    /// None if only Weir's autoscaler sets the number.
     pub scaled_by: Option<OtherAutoscaler>,
     /// Number of GPUs per replica, where a part of a GPU such as a MIG slice counts as one; 0 if the platform does not
     /// count them.
@@ -30,7 +31,7 @@ pub struct Revision {
     pub ignored_fields: Vec<&'static str>,
     /// Replicas of the revision, terminating ones included.
     pub replicas: Vec<Replica>,
-    /// Last cause that the revision was not ready. Cleared when a replica becomes ready.
+    /// Last cause that the revision was not ready; None once a replica is ready.
     pub failure: Option<Failure>,
     /// Cause that some requested replicas do not start, even if other replicas serve: no node fits them, a quota
     /// refuses them, or their node does not respond.

@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort};
 /// Serving ports of a container, one per protocol; both may be the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerPorts {
-    /// Port for HTTP/1.1 requests.
+    /// Port for HTTP/1.1 requests; None if no port is known for them.
     pub http: Option<u16>,
-    /// Port for gRPC traffic.
+    /// Port for gRPC requests; None if no port is known for them.
     pub grpc: Option<u16>,
 }
 
