@@ -46,7 +46,7 @@ pub enum Problem {
     /// A field that the type does not have.
     #[error("unknown field{}", meant(.nearest.as_deref()))]
     UnknownField {
-        /// Most similar field of the type or of an adjacent level.
+        /// Most similar field of the type or of an adjacent level; None if no field is similar.
         nearest: Option<String>,
     },
     /// A required field that is missing.
@@ -79,7 +79,7 @@ pub enum Problem {
         found: String,
         /// All words that are allowed.
         known: Vec<String>,
-        /// The most similar allowed word.
+        /// The most similar allowed word; None if no word is similar.
         nearest: Option<String>,
     },
     /// A number outside its allowed range.
@@ -104,7 +104,7 @@ pub enum Problem {
         api_version: String,
         /// The known kinds with their versions.
         known: &'static str,
-        /// The most similar known kind.
+        /// The most similar known kind; None if no kind is similar.
         nearest: Option<&'static str>,
     },
     /// A kind of KServe that Weir does not support.
