@@ -18,13 +18,13 @@ pub(crate) struct ServiceRow {
     pub(crate) name: String,
     /// The condition `Ready`: `True`, `False` or `Unknown`.
     pub(crate) ready: String,
-    /// Reason of the `Ready` condition, one word.
+    /// Reason of the `Ready` condition, one word; None if the condition has none.
     pub(crate) reason: Option<String>,
-    /// Message of the `Ready` condition, a sentence.
+    /// Message of the `Ready` condition, a sentence; None if the condition has none.
     pub(crate) message: Option<String>,
     /// URL on this machine, with the service's path.
     pub(crate) url: String,
-    /// URL with the service's host name.
+    /// URL with the service's host name; None if the status has no URL.
     pub(crate) host_url: Option<String>,
     /// Notes, a sentence each, on what the other fields do not show: ignored fields, the rollout, restarts.
     #[serde(default)]
@@ -65,7 +65,8 @@ pub(crate) struct RevisionRow {
     pub(crate) restarts: u32,
     /// Reason that the revision is not ready; None if a replica is ready or none has failed.
     pub(crate) failure: Option<String>,
-    /// Latest unexpected exit of a replica's program. It stays after the replica is ready again.
+    /// Latest unexpected exit of a replica's program. It stays after the replica is ready again. None if there was
+    /// none.
     #[serde(default)]
     pub(crate) last_exit: Option<ExitRow>,
     /// The autoscaler's desired number of replicas and its reason; None if it has not decided on this revision.
@@ -94,8 +95,8 @@ pub(crate) struct ExitRow {
     pub(crate) reason: String,
     /// A sentence that describes the exit.
     pub(crate) message: String,
-    /// Exit status: the exit code, or 128 plus the number of the signal.
+    /// Exit status: the exit code, or 128 plus the number of the signal; None if unknown.
     pub(crate) exit_code: Option<i32>,
-    /// Time of the exit, in RFC 3339 and UTC.
+    /// Time of the exit, in RFC 3339 and UTC; None if unknown.
     pub(crate) at: Option<String>,
 }
