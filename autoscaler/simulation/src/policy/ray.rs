@@ -14,7 +14,7 @@ pub struct RayPolicy {
     /// The mean that was last pushed to the controller.
     pushed: f64,
     pushed_at: Option<Duration>,
-    /// Time since when all decisions were to scale up, or down.
+    /// Time since when all decisions were to scale up (`down_since`: down); None if the last one was not.
     up_since: Option<Duration>,
     down_since: Option<Duration>,
     desired: u32,
