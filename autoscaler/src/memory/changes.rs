@@ -12,7 +12,8 @@ use weir_cluster::{RatePolicy, ScalingBehavior, ScalingRules};
 pub(crate) struct Changes {
     /// The desired number at the last observation; `None` before the first.
     desired: Option<u32>,
-    /// The last decided number that is not the desired one yet, and the time of the decision.
+    /// The last decided number that differed from the desired one, and the time of the decision; None if the desired
+    /// number has changed since.
     decided: Option<(u32, Duration)>,
     /// Wanted numbers within the window for adding.
     for_adding: Lowest,

@@ -25,7 +25,7 @@ pub(crate) struct Curve {
     answered: f64,
     /// Variation of the request times.
     variety: Variety,
-    /// Concurrent requests of a replica, as the gateways last reported.
+    /// Concurrent requests of a replica, as the gateways last reported; None before the first report.
     credits: Option<f64>,
     previous: Option<Observed>,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Sharing {
     /// Number of replicas, and the time since when they have served much less than the base did; `None` while they do
     /// not.
     slower: Option<(u32, Duration)>,
-    /// Time and target of the last step down towards the base.
+    /// Time and target of the last step down towards the base; None before the first.
     step: Option<(Duration, u32)>,
     /// Time, counted while gateways reported, at which replicas were last full.
     full: Duration,
