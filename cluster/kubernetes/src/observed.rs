@@ -117,7 +117,8 @@ struct Scaled {
     gpus: u32,
     /// Reason why the Deployment cannot create pods; None if it can.
     failure: Option<Failure>,
-    /// True if no pod became available within the Deployment's progress deadline: Kubernetes' default, ten minutes.
+    /// True if no further pod became available within the Deployment's progress deadline: Kubernetes' default, ten
+    /// minutes.
     is_late: bool,
 }
 

@@ -36,7 +36,8 @@ pub(crate) struct Published {
     pub(crate) gateways: watch::Sender<Arc<[Gateway]>>,
 }
 
-/// Returns the newest generation of routes. No later generation is smaller, even if the object that had it is gone.
+/// Returns the API server's present resource version, with which the generations of routes begin. No earlier generation
+/// is larger, even if its Service has been deleted since.
 ///
 /// # Errors
 /// [`ClusterError::Denied`] and [`ClusterError::Unavailable`] as the API server answers.

@@ -15,8 +15,8 @@ use crate::objects::{alias_names, check_owner};
 impl Kubernetes {
     /// Returns the existing objects of a service. A name that the service wants and no watch shows is read from the API
     /// server.
-    /// # Errors
-    /// [`ClusterError::Refused`] when one of them belongs to another service.
+    /// # Errors [`ClusterError::Refused`] when one of them is not Weir's, or belongs to another service that cannot
+    /// work without it.
     pub(super) async fn existing(&self, apis: &Apis, desired: &Desired) -> Result<Existing, ClusterError> {
         let service = desired.service();
         let known = self.drift.lock().existing(service);

@@ -65,7 +65,8 @@ pub(crate) fn controller_revision(
         pod: kept.pod.clone(),
     })
     .map_err(|e| error::unwritable(revision, e))?;
-    // The API server's own order of fields: data are immutable, and other bytes count as a change.
+    // The fields are sorted as the API server sorts them: it compares the immutable data byte by byte, so another order
+    // would count as a change.
     data.sort_all_objects();
     Ok(ControllerRevision {
         metadata: ObjectMeta {

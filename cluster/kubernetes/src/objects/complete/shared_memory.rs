@@ -10,7 +10,7 @@ const PATH: &str = "/dev/shm";
 const VOLUME: &str = "dshm";
 
 /// Mounts shared memory into the containers with a GPU, unless the pod does so itself. The content counts against the
-/// memory of the container that writes it, so the size limit is that container's memory.
+/// memory of the container that writes it, so the size limit is the memory of the first of these containers.
 pub(super) fn mount(pod: &mut PodSpec, gpus: &Gpus) {
     let is_there = pod.volumes.iter().flatten().any(|v| v.name == VOLUME);
     let needs_it = |c: &&mut Container| gpus.are_in(c) && !mounts_it(c);

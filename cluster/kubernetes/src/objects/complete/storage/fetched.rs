@@ -51,8 +51,8 @@ fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
     all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned()))).into()
 }
 
-/// Returns a security context with only the rights that a fetch needs. If the pod's containers run as root, the fetch
-/// gets another user, because the kubelet refuses root with runAsNonRoot.
+/// Returns a security context with only the rights that a fetch needs. If the pod's own security context sets root as
+/// the user, the fetch gets another user, because the kubelet refuses root with runAsNonRoot.
 fn restricted(pod: &PodSpec) -> SecurityContext {
     let of_pod = pod.security_context.as_ref();
     let is_root = of_pod.and_then(|context| context.run_as_user) == Some(0);
