@@ -21,7 +21,8 @@ pub(crate) enum PortPlan {
     One,
     /// The command serves only gRPC, on `$(GRPC_PORT)`.
     Grpc,
-    /// The command uses neither variable, so it always listens on these ports and can have only one replica.
+    /// The command uses neither variable, or the container sets them itself, so it always listens on these ports and
+    /// can have only one replica.
     Fixed(ContainerPorts),
 }
 
@@ -40,8 +41,8 @@ pub(crate) struct Ports {
 }
 
 impl PortPlan {
-    /// Determines the ports from a command's words and the values of its own variables. `declared` applies if the
-    /// command uses neither port variable.
+    /// Determines the ports from a command's words and the values of its own variables. If the command uses neither
+    /// port variable, the ports are those that the container sets in the variables, or else `declared`.
     pub(crate) fn of(words: &[String], env: &[(String, String)], declared: ContainerPorts) -> Result<Self, String> {
         let own: BTreeMap<_, _> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let values = own.values().copied();
