@@ -37,7 +37,8 @@ pub(crate) const MIRROR: &str = "weir.dev/mirror";
 /// `true` exposes the servers' control routes, such as model loading, to clients.
 pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
 
-/// Autoscaler of the service: `hpa`, `keda`, `external` or `none`.
+/// KServe's autoscaler class. With `hpa` or `keda` Weir's own autoscaler scales; with `none` another one sets
+/// `minReplicas`, with `external` the replicas of the Deployments.
 pub(crate) const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
 /// `true` stops the service and keeps its objects.
 pub(crate) const STOP: &str = "serving.kserve.io/stop";

@@ -21,7 +21,8 @@ pub struct Declaration {
     /// Errors in the last manifests that were read, one sentence each. An object with errors keeps its last valid
     /// version, if it had one; other objects are not affected.
     pub problems: Vec<String>,
-    /// Objects of kinds that Weir does not serve, as `KIND NAME`.
+    /// Objects of kinds that Weir does not serve, as `KIND NAME`, and ignored fields of runtimes, as `FIELD of the
+    /// runtime NAME`.
     pub ignored_objects: Vec<String>,
 }
 

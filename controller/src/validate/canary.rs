@@ -13,8 +13,8 @@ use crate::scaling::Scaling;
 /// Tag of the previously rolled-out revision.
 pub(crate) const PREVIOUS: &str = "prev";
 
-/// Most canaries of a service. Each contains the whole pod of the stable predictor, so that a manifest of a hundred
-/// kilobytes could become hundreds of megabytes.
+/// Most canaries of a service. Each contains the whole pod of the stable predictor, so without a limit a manifest of a
+/// hundred kilobytes could become hundreds of megabytes.
 const MOST_CANARIES: usize = 20;
 
 /// Reads the canaries; `bounds` are the stable predictor's.
@@ -63,7 +63,8 @@ fn percent(path: &str, canary: &Canary, errors: &mut ErrorList) -> Option<u8> {
     percent
 }
 
-/// Checks that a canary sets no bounds of its own, because its replicas follow the stable predictor's.
+/// Checks that a canary sets no bounds of its own other than a lower minimum, because its replicas follow the stable
+/// predictor's.
 fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorList) {
     let own = &canary.component;
     for (field, is_set) in [
