@@ -95,15 +95,16 @@ impl Load {
         self.activity.queued > 0 || self.activity.in_flight > 0
     }
 
-    /// Returns true if too many queued requests wait longer than the target. An empty queue is never late, whatever
-    /// happened before.
+    /// Returns true if requests are queued, and the wait of this share of the requests, or that of the oldest queued
+    /// one, exceeds the target. An empty queue is never late, whatever happened before.
     pub(crate) fn is_late(&self, target: Duration, share: f64) -> bool {
         self.activity.queued > 0 && self.delay(share) > target
     }
 }
 
 impl Replicas {
-    /// A start that takes this many times the usual time never ends: its machine does not come.
+    /// A start that takes this many times the usual time counts as stalled: it will probably never end, for instance
+    /// because no machine is added for it.
     const STALLED_STARTS: u32 = 10;
 
     /// Least time before a start counts as stalled, however fast starts are.
@@ -115,7 +116,7 @@ impl Replicas {
     /// Least time before a start counts as overdue, however fast starts are.
     const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 
-    /// Returns the expected remaining time of each start that is going to end. An overdue start is expected to take
+    /// Returns the expected remaining time of each start that is not stalled. An overdue start is expected to take
     /// another quarter of a start: the longer it takes, the less its age says.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Duration> {
         let limit = (self.cold_start * Self::STALLED_STARTS).max(Self::STALLED_AFTER);

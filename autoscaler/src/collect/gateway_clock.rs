@@ -15,7 +15,7 @@ pub(super) struct GatewayClock {
     observed: Duration,
 }
 
-/// Most that two clocks drift apart, in microseconds per second; quartz clocks are better by half.
+/// Most that two clocks drift apart, in microseconds per second; quartz clocks usually drift half as much.
 const DRIFT: f64 = 100.0;
 
 impl GatewayClock {

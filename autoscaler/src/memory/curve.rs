@@ -71,8 +71,8 @@ impl Curve {
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
-            // A request that ended was itself in flight, so the concurrency is at least one.
             let times = self.variety.times();
+            // A request that ended was itself in flight, so the concurrency is at least one.
             self.requests.add(at_once.max(1.0), mean, count, times);
         }
     }
