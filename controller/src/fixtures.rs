@@ -7,6 +7,12 @@ use crate::runtimes::Runtimes;
 use crate::service::{KeptObject, ModelStamps, Service};
 use crate::validate::{Platform, UrlScheme, Validated, validate};
 
+/// A canary with 30 percent, to append to a predictor.
+pub(crate) const CANARY: &str = "  canary:
+  - trafficPercent: 30
+    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
+";
+
 pub(crate) fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use weir_cluster::{Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag};
 
-use crate::rollout::{Capacity, Evidence, Placement, Rollout, Sample};
-use crate::validate::{Validated, Variant};
+use crate::rollout::{CanaryEvidence, CanaryService, CanaryShare, Capacity, Evidence, Placement, Rollout, Sample};
+use crate::validate::{CanaryVariant, Validated, Variant};
 
 pub use revise::{RuntimeChange, revise};
 pub use written::WrittenHistory;
@@ -80,6 +80,8 @@ pub struct Canary {
     pub tag: Tag,
     /// Revision that the tag leads to.
     pub revision: RevisionName,
+    /// Share of the requests that the revision's ready replicas have.
+    pub progress: CanaryShare,
 }
 
 impl History {
@@ -117,7 +119,8 @@ impl History {
         let candidate = rollout.candidate.as_mut().map(|one| &mut one.since);
         let previous = rollout.previous.as_mut().map(|one| &mut one.since);
         let roll = self.runtime_roll.as_mut().map(|one| &mut one.since);
-        for since in [candidate, previous, roll].into_iter().flatten() {
+        let canaries = self.canaries.iter_mut().map(|canary| &mut canary.progress.since);
+        for since in [candidate, previous, roll].into_iter().flatten().chain(canaries) {
             *since = now.min(*since);
         }
         self
@@ -145,7 +148,52 @@ impl History {
         }
     }
 
-    /// Returns true if the manifest asks for other pods than the newest revisions have.
+    /// Gives each named canary the share of the requests that its ready replicas may have. `now` is in seconds since 1970.
+    #[must_use]
+    pub fn with_canary_shares(mut self, validated: &Validated, snapshot: &Snapshot, now: u64) -> Self {
+        let shares = self.canaries.iter().zip(&validated.canaries).map(|(canary, declared)| {
+            let evidence = self.canary_evidence(canary, declared, snapshot, now);
+            canary.progress.next(declared.percent, &evidence, now)
+        });
+        let shares: Vec<_> = shares.collect();
+        for (canary, progress) in self.canaries.iter_mut().zip(shares) {
+            canary.progress = progress;
+        }
+        self
+    }
+
+    fn canary_evidence(
+        &self,
+        canary: &Canary,
+        declared: &CanaryVariant,
+        snapshot: &Snapshot,
+        now: u64,
+    ) -> CanaryEvidence {
+        let replicas = |name: Option<&RevisionName>| {
+            let revision = name.and_then(|name| snapshot.revision(name));
+            revision.map_or_else(Capacity::default, |revision| capacity(revision))
+        };
+        let stable = replicas(self.rollout.stable.as_ref());
+        let candidate = replicas(self.rollout.candidate.as_ref().map(|candidate| &candidate.revision));
+        CanaryEvidence {
+            service: self.canary_service(&canary.revision),
+            own: replicas(Some(&canary.revision)),
+            stable,
+            needed: self.rollout.measured(stable.desired, candidate.desired, now),
+            most: declared.variant.scaling.policy.max,
+        }
+    }
+
+    fn canary_service(&self, revision: &RevisionName) -> CanaryService {
+        match self.record(revision) {
+            Some(record) if record.load == LoadState::Never => CanaryService::NotLoaded,
+            Some(record) if record.is_failing => CanaryService::Failing,
+            Some(_) => CanaryService::Loaded,
+            None => CanaryService::NotLoaded,
+        }
+    }
+
+    /// Tells whether the manifest asks for other pods than the newest revisions have.
     #[must_use]
     pub fn is_behind(&self, validated: &Validated) -> bool {
         let differs = |revision: &RevisionName, variant: &Variant| {
@@ -183,15 +231,7 @@ impl History {
         record.is_some_and(|record| record.load != LoadState::Never)
     }
 
-    /// Returns true if a revision can serve its share of requests: it has loaded and does not fail, even if it is
-    /// scaled to zero or starting.
-    #[must_use]
-    pub fn serves(&self, revision: &RevisionName) -> bool {
-        let record = self.record(revision);
-        record.is_some_and(|record| record.load != LoadState::Never && !record.is_failing)
-    }
-
-    /// Returns true if a revision belongs to the rollout or to a canary.
+    /// Reports whether a revision belongs to the rollout or to a canary.
     #[must_use]
     pub fn is_in_use(&self, revision: &RevisionName) -> bool {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);

@@ -41,8 +41,8 @@ pub use history::{Canary, History, LoadState, RevisionRecord, RuntimeChange, Run
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
-    Candidate, CandidateShare, Capacity, Evidence, Limits, Placement, PreviousRevision, Rollout, Sample, Stage, Step,
-    Strategy, Surge, Transition, step,
+    CanaryShare, Candidate, CandidateShare, Capacity, Evidence, Limits, Placement, PreviousRevision, Rollout, Sample,
+    Stage, Step, Strategy, Surge, Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};

@@ -1,5 +1,6 @@
 //! Rollout of a new revision: traffic moves from the stable revision to the candidate.
 
+mod canary;
 mod hold;
 mod judge;
 mod share;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use weir_cluster::RevisionName;
 
+pub use canary::CanaryShare;
+pub(crate) use canary::{CanaryEvidence, CanaryService};
 pub(crate) use hold::{Hold, Purpose};
 pub(crate) use step::promote;
 pub use step::step;

@@ -4,6 +4,7 @@ mod conditions;
 mod model;
 #[cfg(test)]
 mod reasons;
+mod room;
 mod scaled_by;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -480,22 +480,31 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let mut conditions = conditions.unwrap_or_default().iter();
     let late = conditions.clone().find(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"));
     let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
-    let message = unmade.and_then(|condition| condition.message.as_deref());
     Some(Scaled {
         revision: named_revision_of(object)?,
         replicas,
         version,
         gpus: gpus(&spec.template),
-        failure: message.map(|message| {
-            let message = format!("its pods cannot be made: {}", error::advice(message));
-            Failure::new(FailureReason::NotStarted, message)
-        }),
+        failure: unmade.map(not_made),
         is_late: late.is_some(),
     })
 }
 
-/// Returns true for a replica with a node but neither an address nor a known failure. A replica without a node has a
-/// known failure, and a pod that is pulling an image or fetching a model has an address.
+/// The cause of pods that the API server refuses.
+fn not_made(condition: &DeploymentCondition) -> Failure {
+    let message = condition.message.as_deref().unwrap_or_default();
+    let sentence = format!("its pods cannot be made: {}", error::advice(message));
+    let since = condition.last_transition_time.as_ref();
+    Failure {
+        at: since.and_then(|since| u64::try_from(since.0.as_second()).ok()),
+        lacks: replica::room::lacking(message),
+        ..Failure::new(FailureReason::NotStarted, sentence)
+    }
+}
+
+/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. One without
+/// a node has a cause. A pod
+/// that pulls an image or fetches a model has one.
 fn is_bare(replica: &Replica) -> bool {
     replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
 }

@@ -2,6 +2,7 @@
 
 mod advice;
 mod failure;
+pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 mod unseen;

@@ -110,13 +110,15 @@ pub struct Failure {
     pub exit_code: Option<i32>,
     /// Time of the failure, in seconds since 1970; `None` if unknown.
     pub at: Option<u64>,
+    /// Resources of which no node, or a quota, has enough left, such as `nvidia.com/gpu`. Set where that alone is the cause.
+    pub lacks: Option<Arc<str>>,
 }
 
 impl Failure {
     /// Creates a failure without time and exit status.
     #[must_use]
     pub fn new(reason: FailureReason, message: impl Into<Arc<str>>) -> Self {
-        Self { reason, message: message.into(), exit_code: None, at: None }
+        Self { reason, message: message.into(), exit_code: None, at: None, lacks: None }
     }
 
     /// Returns true if a request may have caused the failure: the program crashed, exited by itself, or was killed

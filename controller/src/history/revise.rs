@@ -3,7 +3,7 @@
 use weir_cluster::{ClusterError, RevisionName, Storage};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
-use crate::rollout::{Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
+use crate::rollout::{CanaryShare, Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
 use crate::validate::{Validated, Variant};
 
 /// Number of unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
@@ -35,10 +35,10 @@ pub fn revise(
     let target = next.revision_of(validated, &validated.predictor, change, now)?;
     let mut canaries = Vec::new();
     for canary in &validated.canaries {
-        canaries.push(Canary {
-            tag: canary.tag.clone(),
-            revision: next.revision_of(validated, &canary.variant, change, now)?,
-        });
+        let revision = next.revision_of(validated, &canary.variant, change, now)?;
+        let mut known = next.canaries.iter().filter(|known| known.revision == revision);
+        let progress = known.next().map_or_else(|| CanaryShare::new(now), |known| known.progress);
+        canaries.push(Canary { tag: canary.tag.clone(), revision, progress });
     }
     next.canaries = canaries;
     next.set_target(target, now);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, RevisionName, ServiceName, Tag};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
-use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Rollout, Stage, Surge};
+use crate::rollout::{CanaryShare, Candidate, CandidateShare, PreviousRevision, Rollout, Stage, Surge};
 
 /// History of a service without its revisions' pods. Revisions are given by number, times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -19,6 +19,9 @@ pub struct WrittenHistory {
     #[serde(rename = "keptReplicas")]
     needed_replicas: u32,
     canaries: BTreeMap<String, u32>,
+    /// Shares of the canaries, by tag. Missing from versions of Weir in which a canary that serves had its whole share.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    canary_shares: BTreeMap<String, WrittenCanaryShare>,
     /// Revisions that have loaded since they came into use.
     loaded: BTreeSet<u32>,
     /// Hashes of the manifests from which revisions were made.
@@ -50,7 +53,17 @@ struct WrittenShare {
     target: u8,
 }
 
-/// Serialized form of [`RuntimeRoll`].
+/// Written form of [`CanaryShare`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenCanaryShare {
+    #[serde(flatten)]
+    share: WrittenShare,
+    since: u64,
+    needed_replicas: u32,
+}
+
+/// Written form of [`RuntimeRoll`].
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenRoll {
@@ -92,7 +105,10 @@ impl WrittenHistory {
                 kept_replicas: previous.kept_replicas,
             }),
             needed_replicas: rollout.needed_replicas,
-            canaries: canaries.map(|canary| (canary.tag.to_string(), canary.revision.number())).collect(),
+            canaries: canaries.clone().map(|canary| (canary.tag.to_string(), canary.revision.number())).collect(),
+            canary_shares: canaries
+                .map(|canary| (canary.tag.to_string(), WrittenCanaryShare::of(canary.progress)))
+                .collect(),
             loaded: loaded.map(|record| record.revision.number()).collect(),
             manifests: manifests(history),
             runtime_roll: history
@@ -117,8 +133,10 @@ impl WrittenHistory {
             let name = service.revision(number).ok()?;
             records.iter().any(|r| r.revision == name).then_some(name)
         };
-        let canary =
-            |(tag, number): (&String, &u32)| Some(Canary { tag: Tag::new(tag).ok()?, revision: known(*number)? });
+        let canary = |(tag, number): (&String, &u32)| {
+            let progress = WrittenCanaryShare::progress(self.canary_shares.get(tag));
+            Some(Canary { tag: Tag::new(tag).ok()?, revision: known(*number)?, progress })
+        };
         let canaries = self.canaries.iter().filter_map(canary).collect();
         let runtime_roll = self
             .runtime_roll
@@ -192,6 +210,22 @@ impl WrittenCandidate {
     }
 }
 
+impl WrittenCanaryShare {
+    fn of(progress: CanaryShare) -> Self {
+        let CanaryShare { share, since, needed_replicas, .. } = progress;
+        Self { share: WrittenShare { percent: share.percent, target: share.target }, since, needed_replicas }
+    }
+
+    /// The share, where none was written that of the manifest: the next step lowers it to that.
+    fn progress(written: Option<&Self>) -> CanaryShare {
+        let Some(Self { share, since, needed_replicas }) = written.copied() else {
+            return CanaryShare { share: CandidateShare { percent: 100, target: 100 }, ..CanaryShare::default() };
+        };
+        let share = CandidateShare { percent: share.percent, target: share.target };
+        CanaryShare { share, since, needed_replicas, ready_replicas: 0 }
+    }
+}
+
 impl WrittenStage {
     fn stage(&self) -> Stage {
         match self {
@@ -253,7 +287,8 @@ mod tests {
             let candidate = Candidate { revision: name(3), stage, since, share, surge };
             let previous = PreviousRevision { revision: name(1), since, kept_replicas };
             let roll = RuntimeRoll { revision: name(3), since };
-            let canary = Canary { tag: Tag::new("next").unwrap(), revision: name(1) };
+            let progress = CanaryShare { share, since, needed_replicas: kept_replicas, ready_replicas: 0 };
+            let canary = Canary { tag: Tag::new("next").unwrap(), revision: name(1), progress };
             History {
                 rollout: Rollout {
                     stable: Some(name(2)),

@@ -34,7 +34,8 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
         raise(&mut bounds, &previous.revision, scaling);
     }
     for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
-        let scaling = until_loaded(&canary.variant.scaling, history, &of.revision);
+        let held = of.progress.hold(now).unwrap_or(0);
+        let scaling = until_loaded(&canary.variant.scaling, history, &of.revision).with_floor(held);
         raise(&mut bounds, &of.revision, scaling);
     }
     if let Some(stable) = &rollout.stable {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::world::{CANARY, World, policy, split};
+use super::world::{World, policy, split};
 use super::{Plan, bounds};
-use crate::fixtures::{model, validated};
+use crate::fixtures::{CANARY, model, validated};
 use crate::rollout::Stage;
 use crate::validate::Validated;
 

@@ -6,8 +6,8 @@ use super::Share;
 use crate::history::History;
 use crate::validate::{LATEST, PREVIOUS, Validated};
 
-/// Returns the shares of the revisions: canaries that serve get their declared percentage, the candidate gets its share
-/// of the remainder, and the stable revision gets what is left.
+/// Shares of the revisions: canaries receive what their ready replicas may have, the candidate its share of the rest, and the
+/// stable revision the remainder.
 pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
     let Some(stable) = &rollout.stable else {
@@ -41,11 +41,11 @@ impl Shares {
     /// Adds the canaries; returns the percentage left for the other revisions.
     fn canaries(&mut self, validated: &Validated, history: &History) -> u8 {
         let mut left = 100;
-        for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
-            let percent = if history.serves(&of.revision) { canary.percent.min(left) } else { 0 };
+        for of in history.canaries.iter().take(validated.canaries.len()) {
+            let percent = of.progress.share.percent.min(left);
             left -= percent;
             self.add(&of.revision, percent);
-            self.entry(&of.revision).tags.push(canary.tag.clone());
+            self.entry(&of.revision).tags.push(of.tag.clone());
         }
         left
     }

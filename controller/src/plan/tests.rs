@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use weir_cluster::Destination;
 
-use super::world::{CANARY, World, policy, split, tags};
-use crate::fixtures::{model, validated};
+use super::world::{World, policy, split, tags};
+use crate::fixtures::{CANARY, model, validated};
 use crate::rollout::{Rollout, Transition};
 use crate::validate::Validated;
 
@@ -238,6 +238,29 @@ fn a_named_canary_whose_replicas_fail_gives_its_share_to_the_stable_revision() {
     world.start(|_| true);
     let (again, _) = world.reconcile(&spec);
     assert_eq!(split(&again), [(1, 70), (2, 30)]);
+}
+
+/// By the rule of a candidate: all requests need four replicas.
+#[test]
+fn a_named_canary_gets_a_share_for_each_replica_that_is_ready() {
+    let mut world = World::default();
+    let bounds = ["minReplicas: 4"];
+    let spec = validated(&[], &format!("{}{}", model("a", &bounds), CANARY.replace("30", "60")));
+    world.reconcile(&spec);
+    world.start(|number| number == 1);
+    world.reconcile(&spec);
+    let two = spec.service.revision(2).unwrap();
+    let mut seen = Vec::new();
+    for nodes in [4, 5, 6, 7, 5, 4, 7] {
+        world.place(&two, nodes);
+        let (planned, _) = world.reconcile(&spec);
+        world.ledger.scale(&two, policy(&planned, &two).min).unwrap();
+        world.ledger.refresh(&mut world.revisions);
+        let weights = split(&planned);
+        let weight = weights.iter().find(|(number, _)| *number == 2).map_or(0, |(_, weight)| *weight);
+        seen.push((weight, policy(&planned, &two).min));
+    }
+    assert_eq!(seen, [0, 25, 50, 60, 25, 0, 60].map(|percent| (percent, 3)));
 }
 
 #[test]

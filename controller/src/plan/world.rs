@@ -13,13 +13,7 @@ use crate::history::{History, RuntimeChange, revise};
 use crate::rollout::{Sample, Transition, step};
 use crate::validate::Validated;
 
-/// Canary with 30 percent, to append to a predictor.
-pub(super) const CANARY: &str = "  canary:
-  - trafficPercent: 30
-    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
-";
-
-/// Cluster and history, without clock and tasks.
+/// A cluster and a history, without clock and tasks.
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) ledger: Ledger,
@@ -49,6 +43,7 @@ impl World {
         let evidence = history.evidence(&snapshot, &BTreeMap::<_, Sample>::new());
         let (rollout, moved) = step(&history.rollout, &evidence, self.now);
         history.rollout = rollout;
+        let history = history.with_canary_shares(validated, &snapshot, self.now);
         let planned = plan(validated, &history, self.now).unwrap();
         assert_eq!(plan(validated, &history, self.now).unwrap(), planned);
         self.history = history;

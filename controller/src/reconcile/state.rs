@@ -53,7 +53,8 @@ impl ServiceState {
     /// replicas are held.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
-        rollout.candidate.is_some() || rollout.keeps_previous(now) || rollout.holds(now).next().is_some()
+        let grows = self.history.canaries.iter().any(|canary| canary.progress.hold(now).is_some());
+        grows || rollout.candidate.is_some() || rollout.keeps_previous(now) || rollout.holds(now).next().is_some()
     }
 
     /// Returns true if a refused plan must be sent again. No event shows that the obstacle is gone, such as another

@@ -158,6 +158,7 @@ fn decide(
     };
     let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
     history.rollout = rollout;
+    let history = history.with_canary_shares(validated, &observed.snapshot, observed.now);
     state.window.follow(&history.rollout, &observed.reports);
     let plan = plan(validated, &history, observed.now)?;
     if *state.history != history {

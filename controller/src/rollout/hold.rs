@@ -8,7 +8,7 @@ use super::share::{LONGEST_WAIT, part};
 use super::{Candidate, Rollout, Stage, Surge};
 
 /// Time after a change of the shares until the autoscaler has seen each revision's new traffic for a whole window.
-const SETTLED: Duration = ScalingPolicy::WINDOW;
+pub(super) const SETTLED: Duration = ScalingPolicy::WINDOW;
 
 /// Minimum of a revision's replicas that a rollout sets for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]

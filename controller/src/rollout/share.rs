@@ -14,10 +14,10 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Ready replicas of both revisions, and the number that all requests of the service need.
 #[derive(Clone, Copy, Debug)]
-struct Replicas {
-    candidate: u32,
-    stable: u32,
-    needed: u32,
+pub(super) struct Replicas {
+    pub(super) candidate: u32,
+    pub(super) stable: u32,
+    pub(super) needed: u32,
 }
 
 /// Returns the candidate's next share in percent. It grows up to the target as replicas become ready, and falls to a
@@ -43,9 +43,9 @@ pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &
     percent.max(fair.min(target))
 }
 
-/// Returns the share of the requests, in percent, that the candidate's ready replicas can take: their number relative
-/// to the replicas that the whole traffic needs, or relative to all ready replicas if these are fewer.
-fn fair_percent(replicas: Replicas) -> u8 {
+/// The percentage that leaves the replicas of both revisions equally busy, where the stable revision has as many as it needs or
+/// fewer.
+pub(super) fn fair_percent(replicas: Replicas) -> u8 {
     let own = u64::from(replicas.candidate);
     let both = own + u64::from(replicas.stable);
     let needed = u64::from(replicas.needed).clamp(1, both.max(1));

@@ -41,7 +41,9 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
 fn follow(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let target = rollout.strategy.target(0);
     let is_ready = evidence.capacity(Some(&candidate.revision)).ready > 0;
-    if candidate.share.target == target {
+    if is_down(rollout, candidate, evidence) {
+        give_back(rollout, candidate, evidence, now)
+    } else if candidate.share.target == target {
         grow(rollout, candidate, 0, evidence, now)
     } else if candidate.share.percent == 0 && !is_ready {
         (without_share(rollout, candidate, Stage::Waiting, evidence, now), None)
@@ -76,13 +78,29 @@ fn advance(
             let stage = Stage::RolledBack(reason);
             (without_share(rollout, candidate, stage, evidence, now), Some(moved))
         }
+        Verdict::Good | Verdict::Wait if is_down(rollout, candidate, evidence) => {
+            give_back(rollout, candidate, evidence, now)
+        }
         Verdict::Good | Verdict::Wait if !candidate.share.is_reached() => grow(rollout, candidate, at, evidence, now),
         Verdict::Good if is_over => shift(rollout, candidate, at + 1, evidence, now),
         Verdict::Good | Verdict::Wait => (rollout.clone(), None),
     }
 }
 
-/// Begins a step: its share becomes the target, and the candidate gets as much of it as its ready replicas allow.
+/// Returns true if the candidate has a share and should have replicas, none is ready, and the stable revision answers.
+fn is_down(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence) -> bool {
+    let own = evidence.capacity(Some(&candidate.revision));
+    let stable = evidence.capacity(rollout.stable.as_ref());
+    candidate.share.percent > 0 && own.desired > 0 && own.ready == 0 && stable.ready > 0
+}
+
+/// Gives the share of a candidate that is down to the stable revision until a replica is ready.
+fn give_back(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
+    let moved = Transition::Shifted(candidate.revision.clone(), 0);
+    (without_share(rollout, candidate, Stage::Waiting, evidence, now), Some(moved))
+}
+
+/// Begins a step: its share is the target, of which the candidate gets what its ready replicas may have.
 fn shift(
     rollout: &Rollout,
     candidate: &Candidate,

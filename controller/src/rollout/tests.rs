@@ -231,6 +231,24 @@ fn a_promotion_moves_a_share_for_each_replica_that_is_ready() {
 }
 
 #[test]
+fn a_candidate_that_loses_its_replicas_gives_its_share_to_the_stable_revision() {
+    for strategy in [Strategy::Manual(Some(20)), automatic()] {
+        let (shifted, _) = step(&rollout(strategy), &four(4), 100);
+        assert!(shifted.percent() > 0);
+        let (back, moved) = step(&shifted, &four(0), 101);
+        assert_eq!(moved, Some(Transition::Shifted(name(2), 0)));
+        assert_eq!(step(&back, &four(0), 900), (back.clone(), None));
+        let (again, _) = step(&back, &four(4), 901);
+        assert_eq!(again.percent(), shifted.percent());
+        // Asleep, or beside a stable revision that does not answer either.
+        for others in [((4, 4), (0, 0)), ((0, 4), (0, 4))] {
+            let evidence = Evidence { capacities: capacities(others.0, others.1), ..four(0) };
+            assert_eq!(step(&shifted, &evidence, 101).0.percent(), shifted.percent(), "{others:?}");
+        }
+    }
+}
+
+#[test]
 fn the_last_step_of_an_automatic_rollout_waits_for_replicas_too() {
     let mut now = rollout(automatic());
     let mut percents = Vec::new();

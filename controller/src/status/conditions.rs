@@ -3,9 +3,10 @@
 use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
+use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::field_error::ValidationErrors;
+use crate::history::Canary;
 use crate::rollout::{Candidate, Hold, Purpose, Rollout, Stage, Strategy};
 use crate::turns;
 use crate::validate::Validated;
@@ -109,9 +110,7 @@ fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     };
     let serving = worst_serving(inputs, stable);
     match &rollout.candidate {
-        Some(candidate) if candidate.stage == Stage::Waiting => {
-            beside_candidate(inputs, stable, serving, &candidate.revision)
-        }
+        Some(candidate) if candidate.stage == Stage::Waiting => beside_candidate(inputs, stable, serving, candidate),
         Some(_) | None => serving,
     }
 }
@@ -136,14 +135,16 @@ fn beside_candidate(
     inputs: &StatusInputs<'_>,
     stable: &RevisionName,
     serving: Assessment,
-    candidate: &RevisionName,
+    candidate: &Candidate,
 ) -> Assessment {
-    let next = match inputs.state(candidate) {
-        RevisionState::Ready => return serving,
-        RevisionState::Loading | RevisionState::Restarting | RevisionState::Standby => {
-            format!("{} is starting", candidate.as_str())
+    let name = &candidate.revision;
+    let next = match (room::wait(inputs, candidate), inputs.state(name)) {
+        (_, RevisionState::Ready) => return serving,
+        (Some(wait), _) => wait.at(inputs.now),
+        (None, RevisionState::Loading | RevisionState::Restarting | RevisionState::Standby) => {
+            format!("{} is starting", name.as_str())
         }
-        RevisionState::Failed(reason, message) => failed(candidate, reason, &message),
+        (None, RevisionState::Failed(reason, message)) => failed(name, reason, &message),
     };
     let mut message = match serving.status {
         True => format!("{next}; {} keeps serving", stable.as_str()),
@@ -229,21 +230,45 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     inputs.validation.ok().filter(serving)?;
     let canaries = &inputs.history.canaries;
     canaries.first()?;
-    let lacks: Vec<_> = canaries
-        .iter()
-        .filter(|c| {
-            !matches!(
-                inputs.state(&c.revision),
-                RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
-            )
-        })
-        .map(|canary| canary.tag.as_str())
-        .collect();
-    if lacks.is_empty() {
-        return Some(assess(True, "AllCanariesReady", ""));
+    let lacks: Vec<_> = canaries.iter().filter_map(|canary| not_ready(inputs, canary)).collect();
+    let limited: Vec<_> = canaries.iter().filter_map(|canary| limited_share(inputs, canary)).collect();
+    Some(match (&lacks[..], &limited[..]) {
+        ([], []) => assess(True, "AllCanariesReady", ""),
+        ([], limited) => assess(Unknown, "InProgress", limited.join("; ")),
+        (lacks, limited) => {
+            let not_ready = format!("not ready: {}", lacks.join(", "));
+            let parts: Vec<_> = [not_ready].into_iter().chain(limited.iter().cloned()).collect();
+            assess(False, "CanariesNotReady", parts.join("; "))
+        }
+    })
+}
+
+/// The tag of a canary that does not serve, with the cause.
+fn not_ready(inputs: &StatusInputs<'_>, canary: &Canary) -> Option<String> {
+    let tag = canary.tag.as_str();
+    match inputs.state(&canary.revision) {
+        RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting => None,
+        RevisionState::Loading => Some(tag.to_owned()),
+        RevisionState::Failed(_, message) => Some(format!("{tag} ({message})")),
     }
-    let message = format!("not ready: {}", lacks.join(", "));
-    Some(assess(False, "CanariesNotReady", message))
+}
+
+/// Tells that a canary which serves gets fewer requests than the manifest asks for, until more of its replicas are ready.
+fn limited_share(inputs: &StatusInputs<'_>, canary: &Canary) -> Option<String> {
+    let share = canary.progress.share;
+    if share.is_reached() || not_ready(inputs, canary).is_some() {
+        return None;
+    }
+    let revision = inputs.revision(&canary.revision)?;
+    let (ready, desired) = (revision.ready().count(), revision.desired);
+    let cause = revision.unplaced.as_ref().map_or(String::new(), |cause| format!(": {}", cause.message));
+    let message = format!(
+        "{} receives {} of {} % of the requests until more of its replicas are ready: {ready} of {desired} are now{cause}",
+        canary.tag.as_str(),
+        share.percent,
+        share.target
+    );
+    Some(message)
 }
 
 fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
@@ -261,7 +286,7 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => {
             return Some(assess(False, "Stopped", ""));
         }
-        Stage::Waiting => waits_beside(inputs, stable, &candidate.revision),
+        Stage::Waiting => waits_beside(inputs, stable, candidate),
         Stage::Shifting(_) => shifting(rollout, candidate),
         Stage::RolledBack(reason) => {
             let message = format!("{name} was rolled back: {reason}");
@@ -294,10 +319,14 @@ fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     }
 }
 
-/// Assesses a candidate that gets no requests before it is ready, while the stable revision serves.
-fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &RevisionName) -> Assessment {
-    let waits = waits(inputs, candidate);
-    let serves = revision(inputs, stable).status == True && waits.status == False;
+/// A candidate that gets no requests before it is ready, beside the revision that serves.
+fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &Candidate) -> Assessment {
+    let waits = match room::wait(inputs, candidate) {
+        Some(wait) if inputs.now < wait.deadline => assess(Unknown, "WaitingForRoom", wait.in_time()),
+        Some(wait) => assess(False, FailureReason::NotStarted.label(), wait.overdue()),
+        None => waits(inputs, &candidate.revision),
+    };
+    let serves = revision(inputs, stable).status == True && waits.reason != "Waiting";
     let also = serves.then(|| format!("{} keeps serving", stable.as_str()));
     let all: Vec<_> = [waits.message].into_iter().chain(also).collect();
     assess(waits.status, waits.reason, all.join("; "))

@@ -479,7 +479,73 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
     assert!(message.unwrap().contains("was rolled back: 1 of 2"));
 }
 
-/// Argo CD treats a false condition as a broken service and an unknown one as progress, and otherwise needs `UpToDate`.
+#[test]
+fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| revision.replicas.push(replica()));
+    world.gateway(world.applied.routes);
+    let stable = world.history.rollout.stable.clone().unwrap();
+    let next = world.validated.service.revision(2).unwrap();
+    world.history.rollout.candidate = Some(Candidate {
+        revision: next.clone(),
+        stage: Stage::Waiting,
+        since: 100,
+        share: CandidateShare::default(),
+        surge: Surge::Full,
+    });
+    let lacks = Some("nvidia.com/gpu".into());
+    let cause = "no node takes it (1 Insufficient nvidia.com/gpu): add a node";
+    let failure = Failure { at: Some(160), lacks, ..Failure::new(FailureReason::NotStarted, cause) };
+    let mut without =
+        Revision { name: next.clone(), replicas: Vec::new(), ..world.snapshot.revisions[&stable].as_ref().clone() };
+    without.desired = 1;
+    without.failure = Some(failure);
+    Arc::make_mut(&mut world.snapshot.revisions).insert(next, Arc::new(without));
+    let told = |now| {
+        let status = world.status_after(&InferenceServiceStatus::default(), now);
+        let complete = found(&status, "RolloutComplete").clone();
+        assert_eq!(found(&status, Condition::READY).status, ConditionStatus::True);
+        (complete.status, complete.reason.unwrap(), complete.message.unwrap())
+    };
+    let (status, reason, message) = told(759);
+    assert_eq!((status, &*reason), (ConditionStatus::Unknown, "WaitingForRoom"));
+    assert_eq!(
+        message,
+        "digits-predictor-00002 waits for room (nvidia.com/gpu) since 1970-01-01T00:02:40Z, and counts as failed from \
+         1970-01-01T00:12:40Z: no node takes it (1 Insufficient nvidia.com/gpu): add a node; digits-predictor-00001 \
+         keeps serving"
+    );
+    let (status, reason, message) = told(760);
+    assert_eq!((status, &*reason), (ConditionStatus::False, "NotStarted"));
+    let expected =
+        "digits-predictor-00002 failed to start: no room (nvidia.com/gpu) since 1970-01-01T00:02:40Z: no node takes it";
+    assert!(message.starts_with(expected), "{message}");
+}
+
+#[test]
+fn a_canary_with_too_few_replicas_says_how_many_requests_it_gets() {
+    let spec = format!("{}{}", model("a", &[]), crate::fixtures::CANARY);
+    let mut world = World::new(&spec);
+    for revision in Arc::make_mut(&mut world.snapshot.revisions).values_mut() {
+        let revision = Arc::make_mut(revision);
+        revision.replicas.push(replica());
+        revision.desired = 4;
+    }
+    world.history = world.history.clone().observed(&world.snapshot);
+    let told = |world: &World| {
+        let status = world.status();
+        let canary = status.condition(Condition::CANARY_PREDICTOR_READY).unwrap().clone();
+        (canary.status, canary.reason.unwrap(), canary.message, status.canary_statuses[0].traffic_percent)
+    };
+    let share = |percent| CandidateShare { percent, target: 30 };
+    world.history.canaries[0].progress.share = share(30);
+    assert_eq!(told(&world), (ConditionStatus::True, "AllCanariesReady".to_owned(), None, 30));
+    world.history.canaries[0].progress.share = share(7);
+    let message = "blue receives 7 of 30 % of the requests until more of its replicas are ready: 1 of 4 are now";
+    assert_eq!(told(&world), (ConditionStatus::Unknown, "InProgress".to_owned(), Some(message.to_owned()), 7));
+}
+
+/// Argo CD takes a false condition for a broken service, an unknown one for progress, and else needs `UpToDate`.
 #[test]
 fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
     let mut world = World::new(&model("a", &[]));

@@ -63,14 +63,14 @@ fn shown_tag(tags: &[Tag]) -> Option<&Tag> {
 }
 
 pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<CanaryStatus> {
-    let pairs = validated.canaries.iter().zip(&inputs.history.canaries);
-    let each = pairs.map(|(canary, of)| CanaryStatus {
+    let known = inputs.history.canaries.iter().take(validated.canaries.len());
+    let each = known.map(|of| CanaryStatus {
         name: of.tag.as_str().to_owned(),
         ready: matches!(
             inputs.state(&of.revision),
             RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
         ),
-        traffic_percent: if inputs.history.serves(&of.revision) { canary.percent.into() } else { 0 },
+        traffic_percent: of.progress.share.percent.into(),
         model_status: Some(model::of_revision(inputs, &of.revision)),
     });
     each.collect()

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use weir_cluster::{Failure, FailureReason};
 
-use super::advice;
+use super::{advice, room};
 use crate::entry::containers;
 
 /// Init container that fetches a model.
@@ -91,7 +91,8 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
         None => format!("it waits for its resource claims: create {}", unmade_claims(pod, status)?),
     };
     let since = placed.and_then(|placed| placed.last_transition_time.as_ref());
-    Some(Failure { at: since.and_then(seconds), ..fail(FailureReason::NotStarted, sentence) })
+    let lacks = placed.and_then(|placed| room::lacking(placed.message.as_deref()?));
+    Some(Failure { at: since.and_then(seconds), lacks, ..fail(FailureReason::NotStarted, sentence) })
 }
 
 /// Returns the part of a scheduler's message that says why no node fits. The rest says what evicting other pods, or

@@ -1,0 +1,61 @@
+//! The wait of a candidate's first replica for room on a node.
+
+use super::{StatusInputs, time};
+use crate::rollout::Candidate;
+
+/// Longest wait for room that is no failure yet, in seconds: Kubernetes' default of `progressDeadlineSeconds`.
+const LONGEST: u64 = 600;
+
+/// The wait of a candidate for room.
+pub(super) struct Wait<'a> {
+    revision: &'a str,
+    /// Resources that no node, or a quota, has enough left of.
+    resources: &'a str,
+    /// Sentence of the platform, with what to do.
+    message: &'a str,
+    since: u64,
+    /// Time from which the wait counts as a failure, in seconds since 1970.
+    pub(super) deadline: u64,
+}
+
+/// The wait of a candidate whose replicas all lack room; none where another cause keeps it from serving.
+pub(super) fn wait<'a>(inputs: &'a StatusInputs<'_>, candidate: &'a Candidate) -> Option<Wait<'a>> {
+    let revision = inputs.revision(&candidate.revision)?;
+    let failure = revision.failure.as_ref()?;
+    let resources = failure.lacks.as_deref()?;
+    let since = failure.at.unwrap_or_default().max(candidate.since);
+    Some(Wait {
+        revision: candidate.revision.as_str(),
+        resources,
+        message: &failure.message,
+        since,
+        deadline: since.saturating_add(LONGEST),
+    })
+}
+
+impl Wait<'_> {
+    /// The sentence for conditions at this time, in seconds since 1970.
+    pub(super) fn at(&self, now: u64) -> String {
+        if now < self.deadline { self.in_time() } else { self.overdue() }
+    }
+
+    /// The sentence before the deadline.
+    pub(super) fn in_time(&self) -> String {
+        let Self { revision, resources, message, .. } = self;
+        format!(
+            "{revision} waits for room ({resources}) since {}, and counts as failed from {}: {message}",
+            written(self.since),
+            written(self.deadline)
+        )
+    }
+
+    /// The sentence after the deadline.
+    pub(super) fn overdue(&self) -> String {
+        let Self { revision, resources, message, .. } = self;
+        format!("{revision} failed to start: no room ({resources}) since {}: {message}", written(self.since))
+    }
+}
+
+fn written(seconds: u64) -> String {
+    time(seconds).map_or_else(|| seconds.to_string(), |time| time.0.to_string())
+}
