@@ -9,11 +9,13 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::status_table::ExitRow;
 
-/// Conditions that produce a note: type, the status that counts, and the prefix of the note.
-const NOTED: [(&str, ConditionStatus, &str); 6] = [
+/// Conditions that are worth a note, each while it has this status, and what the note begins with.
+const NOTED: [(&str, ConditionStatus, &str); 8] = [
     ("RolloutComplete", ConditionStatus::Unknown, "rollout: "),
     ("RolloutComplete", ConditionStatus::False, "rollout: "),
     ("RolloutComplete", ConditionStatus::True, ""),
+    ("CanaryPredictorReady", ConditionStatus::Unknown, "canary: "),
+    ("CanaryPredictorReady", ConditionStatus::False, "canary: "),
     ("FieldsIgnored", ConditionStatus::True, "no effect: "),
     ("HostConflict", ConditionStatus::True, ""),
     ("RuntimeUnusable", ConditionStatus::True, ""),

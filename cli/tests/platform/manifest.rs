@@ -58,9 +58,14 @@ impl Service {
         self
     }
 
-    /// Adds `spec.canary` with one entry that answers with this label.
-    pub(crate) fn canary_beside(mut self, label: &str, percent: u8) -> Self {
-        let container = container(&Self::new(label).command, &Self::new(label).variables);
+    /// Adds `spec.canary` with one entry of this label.
+    pub(crate) fn canary_beside(self, label: &str, percent: u8) -> Self {
+        self.canary_of(&Self::new(label), label, percent)
+    }
+
+    /// Adds `spec.canary` with one entry of this name and this service's container.
+    pub(crate) fn canary_of(mut self, service: &Self, label: &str, percent: u8) -> Self {
+        let container = container(&service.command, &service.variables);
         self.beside = format!(
             "  canary:
     - trafficPercent: {percent}

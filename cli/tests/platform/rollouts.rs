@@ -98,7 +98,22 @@ fn a_promotion_balances_requests_over_replicas_as_they_become_ready() {
     assert_eq!(service["ready"], "True", "{service:#}");
 }
 
-/// Returns the ready replicas of the first revision; 0 once it is gone.
+#[test]
+fn a_canary_beside_the_predictor_gets_a_share_for_each_replica_that_is_ready() {
+    let four = || Service::new("one").replicas(4, 4);
+    let fixture = Fixture::ready(4, |_| four());
+    let blue = one_then_the_rest(Service::new("blue"), &fixture.shared);
+    fixture.edit(&four().canary_of(&blue, "blue", 50));
+    fixture.wait_for_traffic(2, 25);
+    let service = &fixture.weir.status()["services"][0];
+    let conditions = service["conditions"].to_string() + &service["notes"].to_string();
+    let limited = "blue receives 25 of 50 % of the requests until more of its replicas are ready: 1 of 2 are now";
+    assert!(conditions.contains(limited), "{service:#}");
+    std::fs::write(fixture.shared.path().join("go"), "").unwrap();
+    fixture.wait_for_traffic(2, 50);
+}
+
+/// Replicas of the first revision that take requests; none once it is gone.
 fn ready_of_the_first(service: &Value) -> u64 {
     let mut all = service["revisions"].as_array().unwrap().iter();
     let first = all.find(|revision| revision["name"] == ONE);
