@@ -74,6 +74,33 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 #[tokio::test]
+async fn an_unknown_field_hides_no_other_error_of_its_object() {
+    let folder = TempDir::new().unwrap();
+    let text = manifest("a", "a").replace(
+        "  predictor:\n",
+        "  predictor:\n    minReplica: 2\n    canaryTrafficPercent: 200\n    timeout: -1\n    maxReplicas: text\n",
+    );
+    let found = problems(&[write(&folder, "a.yaml", &text)]);
+    for expected in ["minReplica", "a.yaml:7:", "a.yaml:8:", "maxReplicas"] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    // The misspelt field may be the one that is missing.
+    let text = manifest("a", "a").replace("storageUri", "storageURI");
+    let found = problems(&[write(&folder, "a.yaml", &text)]);
+    assert_eq!(found.lines().count(), 1, "{found}");
+    let text = "apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: r}
+spec:
+  nonsense: true
+  supportedModelFormats: [{name: x, priority: 1}, {name: x, priority: 2}]
+  containers: [{name: kserve-container, image: x}]
+";
+    let found = problems(&[write(&folder, "a.yaml", text)]);
+    assert!(found.contains("nonsense") && found.contains("different priorities"), "{found}");
+}
+
+#[tokio::test]
 async fn a_directory_declares_the_services_of_its_manifests() {
     let folder = TempDir::new().unwrap();
     write(&folder, "a.yaml", &manifest("a", "a"));

@@ -28,7 +28,7 @@ pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
 pub use quantity::quantity_value;
-pub use read::{Manifest, Object, read, read_valid};
+pub use read::{Incomplete, Manifest, Object, Reading, read, read_all};
 pub use serving_runtime::{ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec};
 pub use spans::Spans;
 pub use support::{Effect, OF_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};

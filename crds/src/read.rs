@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Position, Problem};
 use crate::inference_service::InferenceService;
 use crate::schema::{Schema, Schemas};
 use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
-use crate::spans::Spans;
+use crate::spans::{Spans, field_path};
 use crate::yaml::{self, Content, Node, Syntax};
 use kind::Kind;
 
@@ -42,35 +42,75 @@ pub enum Object {
     },
 }
 
-/// Reads every object of a text: YAML documents, or lists of objects as kubectl or the API server prints them. `file`
-/// is the name used in diagnostics. `status` is not read.
+/// Everything that a text holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The objects without errors.
+    pub manifests: Vec<Manifest>,
+    /// The objects with errors in some fields alone, without these fields.
+    pub incomplete: Vec<Incomplete>,
+    /// Every error, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// An object without its fields that have errors, in which further errors can be found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incomplete {
+    /// The object without these fields.
+    pub manifest: Manifest,
+    /// The fields that were left out, and those that they were probably meant to be.
+    left_out: Vec<String>,
+}
+
+impl Incomplete {
+    /// Returns true for a field about which the rest of the object says nothing: one that was left out, a field in it, or the
+    /// object that it was left out of.
+    #[must_use]
+    pub fn is_unsure(&self, field: &str) -> bool {
+        let is_below = |below: &str, above: &str| {
+            below.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.left_out.iter().any(|left_out| is_below(field, left_out) || parent(left_out) == field)
+    }
+}
+
+/// The path of the object that a field is in.
+fn parent(field: &str) -> &str {
+    field.rfind(['.', '[']).map_or("", |end| &field[..end])
+}
+
+/// Reads every object of a text: documents of YAML, or lists of objects, as kubectl or the API server prints them.
+/// `file` names the text in diagnostics. `status` is not read.
 ///
 /// # Errors
 ///
 /// Every error of every document, in the order of the text, when there is one.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
-    let (manifests, diagnostics) = read_valid(file, text);
+    let Reading { manifests, diagnostics, .. } = read_all(file, text);
     if diagnostics.is_empty() { Ok(manifests) } else { Err(diagnostics) }
 }
 
-/// Reads the valid objects of a text, and returns all errors of the others, as [`read`] does. An error in one object
-/// does not hide the other objects.
+/// Reads the objects of a text that have no errors, and every error of the others, as [`read`] does. An error in one
+/// object hides no other object, and one in a field hides no other field.
 #[must_use]
-pub fn read_valid(file: &str, text: &str) -> (Vec<Manifest>, Vec<Diagnostic>) {
-    let mut reader = Reader { file, diagnostics: Vec::new(), manifests: Vec::new() };
+pub fn read_all(file: &str, text: &str) -> Reading {
+    let mut reader = Reader { file, reading: Reading::default() };
     let (documents, problems) = yaml::documents(text);
     let syntax = |(position, problem)| (position, String::new(), problem);
     reader.diagnostics(problems.into_iter().map(syntax));
     for document in &documents {
-        let valid_before = reader.manifests.len();
+        let before = (reader.reading.manifests.len(), reader.reading.incomplete.len());
         reader.document(&document.root);
         match document.syntax {
             Syntax::Sound => {}
-            Syntax::Faulty => reader.manifests.truncate(valid_before),
+            Syntax::Faulty => {
+                reader.reading.manifests.truncate(before.0);
+                reader.reading.incomplete.truncate(before.1);
+            }
         }
     }
-    reader.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
-    (reader.manifests, reader.diagnostics)
+    reader.reading.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
+    reader.reading
 }
 
 fn shared(service: Box<InferenceService>) -> Object {
@@ -82,8 +122,14 @@ type Found = (Position, String, Problem);
 
 struct Reader<'text> {
     file: &'text str,
-    diagnostics: Vec<Diagnostic>,
-    manifests: Vec<Manifest>,
+    reading: Reading,
+}
+
+/// An object as far as it could be read.
+enum ReadObject {
+    Valid(Object),
+    /// Without the fields that have errors.
+    Incomplete(Object, Vec<String>),
 }
 
 impl Reader<'_> {
@@ -111,31 +157,45 @@ impl Reader<'_> {
         let service = Schemas::inference_service;
         let runtime = Schemas::serving_runtime;
         let read = match Kind::of(node) {
-            Ok(Kind::InferenceService) => self.typed(node, &service()).map(shared),
-            Ok(Kind::ServingRuntime) => self.typed(node, &runtime()).map(Object::ServingRuntime),
-            Ok(Kind::ClusterServingRuntime) => self.typed(node, &runtime()).map(Object::ClusterServingRuntime),
-            Ok(Kind::Other { kind, name }) => Some(Object::Other { kind, name }),
+            Ok(Kind::InferenceService) => self.typed(node, &service(), shared),
+            Ok(Kind::ServingRuntime) => self.typed(node, &runtime(), Object::ServingRuntime),
+            Ok(Kind::ClusterServingRuntime) => self.typed(node, &runtime(), Object::ClusterServingRuntime),
+            Ok(Kind::Other { kind, name }) => Some(ReadObject::Valid(Object::Other { kind, name })),
             Err(found) => {
                 self.diagnostics([found]);
                 None
             }
         };
-        self.manifests.extend(read.map(|object| Manifest { object, spans: Spans::of(self.file, node) }));
+        let manifest = |object| Manifest { object, spans: Spans::of(self.file, node) };
+        match read {
+            Some(ReadObject::Valid(object)) => self.reading.manifests.push(manifest(object)),
+            Some(ReadObject::Incomplete(object, left_out)) => {
+                self.reading.incomplete.push(Incomplete { manifest: manifest(object), left_out });
+            }
+            None => {}
+        }
     }
 
-    /// Reads an object of type `T`; `None` when it has errors.
-    fn typed<T: DeserializeOwned>(&mut self, node: &Node, schema: &Schema) -> Option<Box<T>> {
-        let read = against_schema::json(node, schema).and_then(|json| {
-            // The schemas are derived from the types, so an error here is one that a schema cannot express.
-            serde_json::from_value(json).map_err(|error| {
-                let problem = Problem::Syntax(error.to_string());
-                vec![(node.position, String::new(), problem)]
-            })
-        });
+    /// Reads an object of type `T`; `None` where its errors leave nothing to read.
+    fn typed<T: DeserializeOwned>(
+        &mut self,
+        node: &Node,
+        schema: &Schema,
+        object: impl FnOnce(Box<T>) -> Object,
+    ) -> Option<ReadObject> {
+        let (json, found) = against_schema::json(node, schema);
+        let read = serde_json::from_value(json).map(|read| object(Box::new(read)));
+        let left_out: Vec<String> = found.iter().flat_map(left_out).collect();
+        let is_sound = found.is_empty();
+        self.diagnostics(found);
         match read {
-            Ok(object) => Some(Box::new(object)),
-            Err(found) => {
-                self.diagnostics(found);
+            Ok(object) if is_sound => Some(ReadObject::Valid(object)),
+            Ok(object) => Some(ReadObject::Incomplete(object, left_out)),
+            // What is left of an object with errors may lack what it needs.
+            Err(_) if !is_sound => None,
+            // The schemas come from the types, so an error here is one that a schema cannot express.
+            Err(error) => {
+                self.diagnostics([(node.position, String::new(), Problem::Syntax(error.to_string()))]);
                 None
             }
         }
@@ -148,6 +208,16 @@ impl Reader<'_> {
             field,
             problem,
         });
-        self.diagnostics.extend(diagnostics);
+        self.reading.diagnostics.extend(diagnostics);
     }
+}
+
+/// The field of a problem, and the one that was probably meant.
+fn left_out((_, field, problem): &Found) -> Vec<String> {
+    let meant = match problem {
+        Problem::UnknownField { nearest: Some(nearest) } if nearest.contains('.') => Some(nearest.clone()),
+        Problem::UnknownField { nearest: Some(nearest) } => Some(field_path(parent(field), nearest)),
+        _ => None,
+    };
+    std::iter::once(field.clone()).chain(meant).collect()
 }

@@ -66,17 +66,9 @@ impl Collected {
     /// Adds an object; returns it if it is a runtime.
     fn object(&mut self, folder: &Path, manifest: &Manifest) -> Option<Runtime> {
         match &manifest.object {
-            Object::InferenceService(object) => {
-                // Files keep only services with valid names.
-                let name = service_name(&object.metadata).ok()?;
-                let service = Service {
-                    name: name.clone(),
-                    object: KeptObject::Value(object.clone()),
-                    spans: Some(manifest.spans.clone()),
-                    claims: Some(absolute(folder)),
-                    model_stamps: ModelStamps::new(),
-                };
-                self.services.insert(name, service);
+            Object::InferenceService(_) => {
+                let service = service(folder, manifest)?;
+                self.services.insert(service.name.clone(), service);
                 None
             }
             Object::ServingRuntime(object) => {
@@ -123,6 +115,20 @@ impl Collected {
         let message = format!("the {object} is declared twice; the first is at {first}");
         self.problems.push(located(&other.spans, NAME, &message));
     }
+}
+
+/// The service of a manifest; none of another kind. Files keep only services with valid names.
+pub(super) fn service(folder: &Path, manifest: &Manifest) -> Option<Service> {
+    let Object::InferenceService(object) = &manifest.object else {
+        return None;
+    };
+    Some(Service {
+        name: service_name(&object.metadata).ok()?,
+        object: KeptObject::Value(object.clone()),
+        spans: Some(manifest.spans.clone()),
+        claims: Some(absolute(folder)),
+        model_stamps: ModelStamps::new(),
+    })
 }
 
 fn runtime_label(metadata: &ObjectMeta) -> String {

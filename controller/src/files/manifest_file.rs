@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_crds::{Manifest, read_valid};
+use weir_crds::{Incomplete, Manifest, Reading, read_all};
 
 use super::file_kind::FileKind;
 use super::object_errors;
@@ -26,6 +26,8 @@ pub(super) struct ManifestFile {
     /// Objects without errors. While the text has errors, it also contains the objects of the previous version that the
     /// text no longer declares, because a broken file must not delete anything.
     pub(super) manifests: Vec<Manifest>,
+    /// The objects with errors in some fields, in which more errors may be found.
+    pub(super) incomplete: Vec<Incomplete>,
     /// Every error in the text, one sentence each, with its position.
     pub(super) problems: Vec<String>,
     /// Folder that holds the claims: that of the file, or the working directory for a stream from another program.
@@ -75,13 +77,16 @@ impl ManifestFile {
     }
 
     fn parse(name: &str, folder: &Path, text: String, before: Option<&Self>) -> Self {
-        let (manifests, diagnostics) = read_valid(name, &text);
+        let Reading { manifests, incomplete, diagnostics } = read_all(name, &text);
         let mut file = Self {
             text: text.into(),
             manifests: Vec::new(),
             problems: diagnostics.iter().map(ToString::to_string).collect(),
+            incomplete,
             folder: folder.to_owned(),
         };
+        let of_incomplete = file.incomplete.iter().flat_map(object_errors::errors_of_incomplete);
+        file.problems.extend(of_incomplete.collect::<Vec<_>>());
         for manifest in manifests {
             let errors = object_errors::errors(&manifest);
             if errors.is_empty() {

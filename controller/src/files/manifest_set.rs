@@ -19,8 +19,9 @@ use super::model_stamps::StampedModels;
 use super::object_errors::service_name;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
+use crate::runtimes::Runtimes;
 use crate::service::Service;
-use crate::validate::Platform;
+use crate::validate::{Platform, validate};
 
 /// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];
@@ -111,12 +112,11 @@ impl ManifestSet {
         self.origins = origins;
         self.stamp(&mut services);
         let services = self.generations.assign(services, now());
-        self.valid = share_objects(valid, &services);
-        self.last = Declaration {
-            problems,
-            ignored_objects,
-            ..Declaration::new(services, runtimes, &self.last, &self.platform)
-        };
+        let valid = share_objects(valid, &services);
+        let declared = Declaration::new(services, runtimes, &self.last, &self.platform);
+        problems.extend(incomplete_errors(&valid, &declared.runtimes, &self.platform));
+        self.valid = valid;
+        self.last = Declaration { problems, ignored_objects, ..declared };
         self.last.clone()
     }
 
@@ -167,8 +167,19 @@ impl ManifestSet {
     }
 }
 
-/// Returns the path of a file itself, or the manifests in a directory by name. Subdirectories are skipped, because they
-/// hold other things such as inputs and models.
+/// Errors of services that have errors in some fields, about the other fields: one look finds all.
+fn incomplete_errors(files: &BTreeMap<PathBuf, ManifestFile>, runtimes: &Runtimes, platform: &Platform) -> Vec<String> {
+    let all = files.values().flat_map(|file| file.incomplete.iter().map(move |incomplete| (file, incomplete)));
+    let each = all.filter_map(|(file, incomplete)| {
+        let service = collect::service(&file.folder, &incomplete.manifest)?;
+        let validated = validate(&service, runtimes, platform);
+        let errors = validated.err()?.list.into_iter().filter(|error| !incomplete.is_unsure(&error.field));
+        Some(errors.map(|error| service.located(&error.field, &error.message)).collect::<Vec<_>>())
+    });
+    each.flatten().collect()
+}
+
+/// A file itself; of a directory its manifests, by name. Subdirectories hold other things: inputs, models.
 fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if path == Path::new(STDIN) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::{ClusterError, ServiceName};
-use weir_crds::{Manifest, Object, ServingRuntimeSpec, Spans};
+use weir_crds::{Incomplete, Manifest, Object, ServingRuntimeSpec, Spans};
 
 use super::object_key::namespace;
 use crate::validate::validate_runtime;
@@ -16,11 +16,23 @@ const NAMESPACE: &str = "metadata.namespace";
 /// Returns every error that makes an object unusable, one sentence each, with its position. Errors of a service's spec
 /// are found when the service is validated.
 pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
-    let spans = &manifest.spans;
-    match &manifest.object {
-        Object::InferenceService(service) => name_error(&service.metadata, spans).into_iter().collect(),
-        Object::ServingRuntime(runtime) => runtime_errors(&runtime.spec, spans),
-        Object::ClusterServingRuntime(runtime) => runtime_errors(&runtime.spec.runtime, spans),
+    let errors = field_errors(&manifest.object).into_iter();
+    errors.map(|(field, message)| located(&manifest.spans, &field, &message)).collect()
+}
+
+/// The same of an object with errors in some fields, about the other fields.
+pub(super) fn errors_of_incomplete(incomplete: &Incomplete) -> Vec<String> {
+    let errors = field_errors(&incomplete.manifest.object).into_iter();
+    let sure = errors.filter(|(field, _)| !incomplete.is_unsure(field));
+    sure.map(|(field, message)| located(&incomplete.manifest.spans, &field, &message)).collect()
+}
+
+/// Errors with their fields.
+fn field_errors(object: &Object) -> Vec<(String, String)> {
+    match object {
+        Object::InferenceService(service) => name_error(&service.metadata).into_iter().collect(),
+        Object::ServingRuntime(runtime) => runtime_errors(&runtime.spec),
+        Object::ClusterServingRuntime(runtime) => runtime_errors(&runtime.spec.runtime),
         Object::Other { .. } => Vec::new(),
     }
 }
@@ -47,10 +59,10 @@ pub(super) fn location(spans: &Spans, field: &str) -> String {
     }
 }
 
-fn name_error(metadata: &ObjectMeta, spans: &Spans) -> Option<String> {
+fn name_error(metadata: &ObjectMeta) -> Option<(String, String)> {
     let error = service_name(metadata).err()?;
     let field = wrong_field(metadata);
-    Some(located(spans, field, &format!("{field}: {error}")))
+    Some((field.to_owned(), format!("{field}: {error}")))
 }
 
 /// Returns the field to correct if namespace and name are invalid: the first of the two that is wrong.
@@ -62,8 +74,7 @@ fn wrong_field(metadata: &ObjectMeta) -> &'static str {
     }
 }
 
-fn runtime_errors(runtime: &ServingRuntimeSpec, spans: &Spans) -> Vec<String> {
+fn runtime_errors(runtime: &ServingRuntimeSpec) -> Vec<(String, String)> {
     let (errors, _) = validate_runtime(runtime);
-    let errors = errors.iter();
-    errors.map(|error| located(spans, &error.field, &error.to_string())).collect()
+    errors.iter().map(|error| (error.field.clone(), error.to_string())).collect()
 }

@@ -10,12 +10,8 @@ use crate::schema::{Fields, Schema, Schemas};
 use crate::spans::{field_path, item_path};
 use crate::yaml::{Content, Entry, Node, Scalar, Value};
 
-/// Converts an object to JSON, without its status.
-///
-/// # Errors
-///
-/// Every violation of the schema, when there is one.
-pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
+/// Converts an object to JSON, without its status and without the fields that violate the schema; also every violation.
+pub(super) fn json(node: &Node, schema: &Schema) -> (Json, Vec<Found>) {
     let mut check = Check { schemas: Schemas::all(), around: Vec::new(), problems: Vec::new() };
     let mut json = check.value("", node, schema);
     if let Some(metadata) = node.field("metadata")
@@ -27,7 +23,7 @@ pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     if let Some(fields) = json.as_object_mut() {
         fields.remove("status");
     }
-    if check.problems.is_empty() { Ok(json) } else { Err(check.problems) }
+    (json, check.problems)
 }
 
 /// Maximum number of problems before suggestions for unknown fields stop. Each suggestion compares the field with all
@@ -78,7 +74,9 @@ impl<'schemas> Check<'schemas> {
             // Kubernetes treats a field without a value as absent.
             if !entry.value.is_null() {
                 let value = self.value(&field_path(path, &entry.key), &entry.value, schema);
-                object.insert(entry.key.clone(), value);
+                if !value.is_null() {
+                    object.insert(entry.key.clone(), value);
+                }
                 missing.retain(|name| *name != entry.key);
             }
         }
