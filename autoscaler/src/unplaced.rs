@@ -27,7 +27,8 @@ impl Unplaced {
 
 fn is_unplaced(replica: &Replica) -> bool {
     let failure = replica.failure.as_ref();
-    replica.phase == Phase::Pending && failure.is_some_and(|failure| failure.reason == FailureReason::NotStarted)
+    let is_unstarted = matches!(replica.phase, Phase::Pending | Phase::BackOff);
+    is_unstarted && failure.is_some_and(|failure| failure.reason == FailureReason::NotStarted)
 }
 
 impl fmt::Display for Unplaced {

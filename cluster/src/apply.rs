@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
+use crate::{ClusterError, FailureReport, RevisionName, Route, ServiceName, Tagged, Workload};
 
 /// Makes services run as desired; used by the controller.
 #[async_trait]
@@ -26,7 +26,16 @@ pub trait Apply: Send + Sync {
     /// does not respond.
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 
-    /// Stops managing a service. The service's objects stay and keep serving.
+    /// Tells the gateways of failures of a service's revisions, where they do not see them by themselves. What they know already
+    /// is not written again.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    async fn report_failures(&self, _reports: &[FailureReport]) -> Result<(), ClusterError> {
+        Ok(())
+    }
+
+    /// Stops looking after a service, whose objects stay and serve on.
     ///
     /// # Errors
     /// [`ClusterError::Denied`] when the cluster does not allow the change now, [`ClusterError::Unavailable`] when it

@@ -54,6 +54,7 @@ pub use scaling::{
     ScalingRules, WrittenNumber,
 };
 pub use snapshot::{
-    Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions, Snapshot,
+    Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, Outlook, Phase, Replica, Revision, Revisions,
+    Snapshot,
 };
 pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

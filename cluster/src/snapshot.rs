@@ -1,14 +1,18 @@
 //! The state of a cluster at one moment: routes, revisions with their replicas and scaling policies, gateways.
 
 mod changes;
+mod failure_report;
 mod gateway;
+mod outlook;
 mod replica;
 mod revision;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use failure_report::FailureReport;
 pub use gateway::Gateway;
+pub use outlook::Outlook;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
 pub use revision::Revision;
 

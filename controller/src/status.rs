@@ -190,7 +190,7 @@ impl StatusInputs<'_> {
             return RevisionState::Standby;
         }
         match &revision.failure {
-            Some(failure) => RevisionState::Failed(failure.reason, failure.message.to_string()),
+            Some(failure) => RevisionState::Failed(failure.reason, failure.sentence(revision.last_exit())),
             None if self.history.has_loaded(name) => RevisionState::Restarting,
             None => RevisionState::Loading,
         }

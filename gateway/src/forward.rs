@@ -22,6 +22,9 @@ pub(crate) mod service_health;
 mod slow_upload;
 pub(crate) mod trusted_headers;
 
+use std::io;
+use std::time::Duration;
+
 use http::Response;
 use weir_protocol::Coded;
 
@@ -32,8 +35,9 @@ use crate::protocol::Protocol;
 use crate::queue::{Admitted, RevisionQueue, Verdict};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
 use attempt::Attempt;
-use lost::LostAttempt;
+use lost::{LostAttempt, REPORT_TIMEOUT, ReplicaStatus, ReportWait};
 pub(crate) use read_ahead::read_ahead;
+use relay::BrokenResponse;
 pub(crate) use request::ProxyRequest;
 use retry::{Failure, RetryState};
 
@@ -55,7 +59,37 @@ pub(crate) async fn forward(
     })
 }
 
-/// Logs a request that ended with this error, if it counts as failed.
+/// State of a replica that broke off its response to a batch, by which the batch's requests are sent again.
+pub(crate) enum BatchReplica {
+    /// The replica runs on, or was removed: only the connection broke.
+    Runs,
+    /// The program was ended from outside, or in an unknown way: each request may be sent to one more replica.
+    Ended,
+    /// One of the requests may have ended the program: none of them is sent again.
+    Failed(GatewayError),
+}
+
+/// Finds out what became of the replica that broke off its response to a batch.
+pub(crate) async fn replica_of_batch(request: &ProxyRequest, error: &io::Error) -> BatchReplica {
+    let broken = error.get_ref().and_then(|error| error.downcast_ref::<BrokenResponse>());
+    let Some(broken) = broken else {
+        return BatchReplica::Runs;
+    };
+    let wait = ReportWait { longest: REPORT_TIMEOUT, deadline: request.deadline };
+    let error = UpstreamError::broken(broken.to_string());
+    let lost = LostAttempt::at_replica(&broken.replica, request.protocol, error, Duration::ZERO, wait).await;
+    match lost.status {
+        ReplicaStatus::Failed(because) => {
+            let revision = request.queue.name.to_string();
+            let because = because.to_string();
+            BatchReplica::Failed(GatewayError::ReplicaEnded { revision, replica: lost.name, because })
+        }
+        ReplicaStatus::Unreported | ReplicaStatus::Ended => BatchReplica::Ended,
+        ReplicaStatus::Runs | ReplicaStatus::Removed => BatchReplica::Runs,
+    }
+}
+
+/// Logs a request that ended with this error, if its verdict is that it failed.
 pub(crate) fn log_failed(queue: &RevisionQueue, error: &GatewayError, verdict: Verdict) {
     if verdict == Verdict::Failed {
         queue.log_failure(error.code().label(), error);

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use weir_cluster::{Activity, Failure, Replica, ReplicaLoad, ReplicaLoads, RevisionName};
-use weir_serve::failure_log::FailureLog;
+use weir_cluster::{Activity, Failure, Outlook, Replica, ReplicaLoad, ReplicaLoads, RevisionName};
+use weir_ops::failure_log::FailureLog;
 
 use crate::clock::now;
 use crate::error::GatewayError;
@@ -58,16 +58,7 @@ pub(crate) enum Scale {
     Gone,
 }
 
-/// Expected future of a revision without a ready replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// A replica starts now or will start.
-    Starts,
-    /// Every replica is backing off after a failed start, and its previous start failed too.
-    Fails,
-}
-
-/// State of a revision from a request's point of view: served, started on demand, or unavailable.
+/// Whether a revision would serve a request.
 pub(crate) enum Readiness {
     /// This replica takes requests; other replicas may too.
     Serving(Arc<Upstream>),
@@ -96,7 +87,9 @@ pub(crate) struct RevisionState {
     pub(crate) failure: Option<Failure>,
     /// Expected future of the replicas: [`Outlook::Fails`] if every replica backs off after at least two failed starts.
     pub(crate) outlook: Outlook,
-    /// The revision's replicas as the platform reports them, including those that take no requests.
+    /// Last end of a replica's program.
+    pub(crate) last_exit: Option<Failure>,
+    /// The revision's replicas as the platform reports them, those included that take no requests.
     pub(crate) reported: Vec<Replica>,
 }
 
@@ -176,6 +169,7 @@ impl RevisionQueue {
                 scale: Scale::Up,
                 failure: None,
                 outlook: Outlook::Starts,
+                last_exit: None,
                 reported: None,
                 has_retry_timer: false,
             }),
@@ -297,18 +291,25 @@ impl RevisionQueue {
     /// Applies a new state of the revision and dispatches queued requests.
     pub(crate) fn update(self: &Arc<Self>, revision_state: RevisionState) {
         let mut state = self.state.lock();
-        let RevisionState { limit, gateways, replicas, scale, failure, outlook, reported } = revision_state;
-        (state.scale, state.failure, state.outlook) = (scale, failure, outlook);
+        let RevisionState { limit, gateways, replicas, scale, failure, outlook, last_exit, reported } = revision_state;
+        (state.scale, state.failure, state.outlook, state.last_exit) = (scale, failure, outlook, last_exit);
         let at = now();
         let (lost, dequeued) = state.dispatcher.update(limit, gateways, replicas, at);
         if state.is_over() || state.cannot_start() {
             state.dispatcher.dismiss();
         }
         let wakeups = state.wakeups(self, dequeued, at);
+        for replica in reported.iter().filter(|replica| replica.last_exit.is_some()) {
+            let mut all = state.dispatcher.endpoints();
+            if let Some((upstream, ..)) = all.find(|(upstream, ..)| upstream.is(replica)) {
+                upstream.note_exit(replica);
+            }
+        }
         drop(state);
         for upstream in lost {
             upstream.leave(&reported);
         }
+
         notify(wakeups);
     }
 

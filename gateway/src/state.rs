@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Notify;
-use weir_cluster::{FailureReason, Phase, ReadyCall, Replica, Revision, RevisionName, Snapshot};
+use weir_cluster::{Outlook, Phase, ReadyCall, Replica, Revision, RevisionName, Snapshot};
 
 use crate::options::Options;
 use crate::queue::{
-    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, Outlook, QueueLimit, RevisionQueue, RevisionState,
-    Scale, readiness,
+    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue, RevisionState, Scale,
+    readiness,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
@@ -170,6 +170,7 @@ fn revision_state(
             scale: Scale::Zero,
             failure: None,
             outlook: Outlook::Starts,
+            last_exit: None,
             reported: Vec::new(),
         };
     };
@@ -193,30 +194,13 @@ fn revision_state(
         replicas: alive.map(spec).collect(),
         scale: if revision.is_at_zero() { Scale::Zero } else { Scale::Up },
         failure: revision.failure.clone(),
-        outlook: outlook(&revision.replicas),
+        outlook: revision.outlook(),
+        last_exit: revision.last_exit().cloned(),
         reported: revision.replicas.clone(),
     }
 }
 
-/// Returns the outlook of a revision with these replicas. A replica that is starting may succeed, and so may one that
-/// failed only once.
-fn outlook(replicas: &[Replica]) -> Outlook {
-    let mut counted = replicas.iter().filter(|replica| replica.phase.is_counted()).peekable();
-    if counted.peek().is_some() && counted.all(fails_to_start) { Outlook::Fails } else { Outlook::Starts }
-}
-
-fn fails_to_start(replica: &Replica) -> bool {
-    let reason = replica.failure.as_ref().map(|failure| failure.reason);
-    match reason {
-        Some(FailureReason::CrashLoopBackOff | FailureReason::NotStarted | FailureReason::StorageFailed) => {
-            replica.phase == Phase::BackOff
-        }
-        Some(FailureReason::Exited | FailureReason::Hung | FailureReason::NotReady | FailureReason::NodeNotReady)
-        | None => false,
-    }
-}
-
-/// Returns true if a replica in this phase may still answer the requests that it has.
+/// True if a replica in this phase may still answer requests that it has.
 fn is_alive(phase: Phase) -> bool {
     match phase {
         Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => true,

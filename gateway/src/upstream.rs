@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::Response;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
@@ -34,7 +35,9 @@ pub(crate) struct Upstream {
     pub(crate) lost: CancellationToken,
     /// End of the upstream's program, if the platform reported one when the upstream left.
     end: OnceLock<Failure>,
-    /// Requests that this gateway has at the upstream.
+    /// Last end of a program at its addresses, as a platform reports it that does not count restarts.
+    last_exit: watch::Sender<Option<Failure>>,
+    /// Requests that this gateway has at it.
     pub(crate) load: UpstreamLoad,
     /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
     capacity: AtomicU32,
@@ -82,7 +85,9 @@ pub(crate) enum Freshness {
 impl Upstream {
     pub(crate) fn of_replica(replica: &Replica) -> Self {
         let (endpoints, restarts) = (replica.endpoints.clone(), replica.restarts);
-        Self::new(replica.name.clone(), endpoints, restarts)
+        let upstream = Self::new(replica.name.clone(), endpoints, restarts);
+        upstream.note_exit(replica);
+        upstream
     }
 
     pub(crate) fn of_gateway(gateway: &Gateway) -> Self {
@@ -100,6 +105,7 @@ impl Upstream {
             grpc: http2::GrpcChannel::default(),
             lost: CancellationToken::new(),
             end: OnceLock::new(),
+            last_exit: watch::Sender::new(None),
             load: UpstreamLoad::default(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
@@ -147,9 +153,31 @@ impl Upstream {
         self.lost.cancel();
     }
 
-    /// Returns the end of the upstream's program; `None` if the platform reported none.
-    pub(crate) fn end(&self) -> Option<&Failure> {
-        self.end.get()
+    /// Notes the last end of a program of this replica.
+    pub(crate) fn note_exit(&self, replica: &Replica) {
+        self.last_exit.send_if_modified(|last| {
+            let is_other = *last != replica.last_exit;
+            if is_other {
+                last.clone_from(&replica.last_exit);
+            }
+            is_other
+        });
+    }
+
+    /// The ends of its program that the platform reports from now on, for [`Self::ended`].
+    pub(crate) fn exits(&self) -> watch::Receiver<Option<Failure>> {
+        self.last_exit.subscribe()
+    }
+
+    /// Waits until it has left the cluster, or one of these ends of its program is reported. Returns the end if the platform says
+    /// how the program ended.
+    pub(crate) async fn ended(&self, mut exits: watch::Receiver<Option<Failure>>) -> Option<Failure> {
+        tokio::select! {
+            biased;
+            () = self.lost.cancelled() => self.end.get().cloned(),
+            // The sender lives as long as this upstream.
+            _ = exits.changed() => exits.borrow().clone(),
+        }
     }
 
     /// Returns true if the upstream's machine refuses connections, as after the end of the program.

@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::Api;
-use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload};
+use weir_cluster::{Applied, Apply, ClusterError, Desired, FailureReport, ServiceName, Workload};
 
 use crate::Kubernetes;
 use crate::api::{find, of_service, put, remove};
@@ -81,6 +81,10 @@ impl Apply for Kubernetes {
             remove(&apis.revisions, name).await?;
         }
         Ok(applied)
+    }
+
+    async fn report_failures(&self, reports: &[FailureReport]) -> Result<(), ClusterError> {
+        try_join_all(reports.iter().map(|report| self.report(report))).await.map(drop)
     }
 
     async fn release(&self, service: &ServiceName) -> Result<(), ClusterError> {

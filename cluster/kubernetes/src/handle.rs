@@ -12,8 +12,9 @@ use crate::Options;
 use crate::drift::{Drift, WrittenObjects};
 use crate::kept_revisions::KeptRevisions;
 use crate::known_services::KnownServices;
-use crate::observed::{Change, NotedReplicas, Observed};
+use crate::observed::{Change, NotedReplicas, Notes, Observed};
 use crate::placements::Placements;
+use crate::reported_failures::ReportedFailures;
 use crate::watching::{self, Published};
 
 /// Capacity of the channel that carries writes to the watch task; when it is full, writers wait.
@@ -28,6 +29,8 @@ pub struct Kubernetes {
     pub(crate) drift: Arc<Mutex<Drift>>,
     /// Placements of the replicas' pods, from the watches.
     pub(crate) placements: Arc<Mutex<Placements>>,
+    /// The failures of revisions that gateways know of, by the watches and by the answers to writes.
+    pub(crate) reported: Arc<Mutex<ReportedFailures>>,
     pub(crate) kept: KeptRevisions,
     /// InferenceServices, if this process watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
@@ -53,7 +56,9 @@ impl Kubernetes {
         let (writes, written) = mpsc::channel(WRITES);
         let drift = Arc::<Mutex<Drift>>::default();
         let placements = Arc::<Mutex<Placements>>::default();
-        let observed = Observed::new(&options, generation, drift.clone(), placements.clone());
+        let reported = Arc::<Mutex<ReportedFailures>>::default();
+        let notes = Notes { drift: drift.clone(), placements: placements.clone(), reported: reported.clone() };
+        let observed = Observed::new(&options, generation, notes);
         let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;
@@ -66,6 +71,7 @@ impl Kubernetes {
             options: options.into(),
             drift,
             placements,
+            reported,
             kept: KeptRevisions::default(),
             services: Arc::default(),
             reports: None,

@@ -47,7 +47,9 @@ pub(crate) const PREDICTOR: &str = "-predictor";
 
 /// Annotation with the parts of a workload that are not in its pods.
 pub(crate) const WORKLOAD: &str = "weir.dev/workload";
-/// Annotation with the route of a service.
+/// Annotation with a revision's failures, for gateways.
+pub(crate) const FAILURES: &str = "weir.dev/failures";
+/// Annotation with the route.
 pub(crate) const ROUTE: &str = "weir.dev/route";
 
 /// Name of the port for HTTP/1.1 in a revision's Service.

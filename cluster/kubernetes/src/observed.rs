@@ -21,13 +21,14 @@ use weir_cluster::{
 use crate::drift::{Drift, Made};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
-use crate::objects::{ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
+use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
 use crate::replica::Unseen;
+use crate::reported_failures::ReportedFailures;
 use crate::seen::{Edit, Key, Seen, key};
 use crate::watch_scope::WatchScope;
-use crate::written::{WrittenRevision, WrittenRoute};
+use crate::written::{WrittenFailures, WrittenRevision, WrittenRoute};
 use crate::{Options, error, gateways, replica};
 
 /// Refused hosts that one log line names at most.
@@ -90,13 +91,23 @@ pub(crate) struct Observed {
     domains: Domains,
     /// Generation of routes: the newest resource version of any Service of Weir.
     newest: u64,
-    drift: Arc<Mutex<Drift>>,
-    placements: Arc<Mutex<Placements>>,
+    notes: Notes,
     unpublished: Unpublished,
     last: Snapshot,
 }
 
-/// Facts about a pod from its metadata and status.
+/// Facts that the watches note for those who write.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// The objects of services at their newest known versions.
+    pub(crate) drift: Arc<Mutex<Drift>>,
+    /// The places of replicas.
+    pub(crate) placements: Arc<Mutex<Placements>>,
+    /// The failures of revisions that gateways know of.
+    pub(crate) reported: Arc<Mutex<ReportedFailures>>,
+}
+
+/// Facts about a pod, from its metadata and status.
 #[derive(Clone, Debug)]
 struct SeenPod {
     revision: RevisionName,
@@ -133,23 +144,24 @@ struct Unpublished {
 /// Content of a Service's annotation.
 #[derive(Clone, Debug, PartialEq)]
 enum Written {
-    Revision(RevisionName, Box<WrittenRevision>),
+    Revision(RevisionName, Box<RevisionNotes>),
     Route(Arc<Route>),
 }
 
+/// What is written in a revision's Service.
+#[derive(Clone, Debug, PartialEq)]
+struct RevisionNotes {
+    workload: WrittenRevision,
+    failures: WrittenFailures,
+}
+
 impl Observed {
-    /// Returns an empty state in which routes have at least this generation.
-    pub(crate) fn new(
-        options: &Options,
-        generation: u64,
-        drift: Arc<Mutex<Drift>>,
-        placements: Arc<Mutex<Placements>>,
-    ) -> Self {
+    /// Nothing yet of what the scope has; routes are at least of this generation.
+    pub(crate) fn new(options: &Options, generation: u64, notes: Notes) -> Self {
         Self {
             scope: options.scope,
             domains: options.domains(),
-            drift,
-            placements,
+            notes,
             newest: generation,
             unpublished: Unpublished { has_routes: true, ..Unpublished::default() },
             ..Self::default()
@@ -230,8 +242,8 @@ impl Observed {
             return;
         }
         match event {
-            Event::Apply(object) | Event::InitApply(object) => self.drift.lock().see(object),
-            Event::Delete(object) => self.drift.lock().miss(object),
+            Event::Apply(object) | Event::InitApply(object) => self.notes.drift.lock().see(object),
+            Event::Delete(object) => self.notes.drift.lock().miss(object),
             Event::Init | Event::InitDone => {}
         }
     }
@@ -252,7 +264,7 @@ impl Observed {
                 unseen,
             })
         });
-        let mut placements = self.placements.lock();
+        let mut placements = self.notes.placements.lock();
         for Edit { before, after } in edits {
             if let Some(SeenPod { revision, replica, .. }) = before {
                 placements.set(&revision, &replica.name, None);
@@ -353,6 +365,7 @@ impl Observed {
             })
         });
         edits.iter().for_each(warn_of_refused);
+        edits.iter().for_each(|edit| self.note_reported(edit));
         for written in edits.iter().flat_map(Edit::values) {
             match written {
                 Written::Revision(name, _) => self.unpublished.revisions.extend([name.clone()]),
@@ -361,8 +374,24 @@ impl Observed {
         }
     }
 
-    /// Builds the routes again. Equal routes get a later generation too, because their writer waits until gateways have
-    /// that generation.
+    /// Notes the failures of a revision that its Service tells.
+    fn note_reported(&self, edit: &Edit<Written>) {
+        let failures = |written: &Option<Written>| match written {
+            Some(Written::Revision(name, notes)) => Some((name.clone(), notes.failures.clone())),
+            Some(Written::Route(_)) | None => None,
+        };
+        let mut reported = self.notes.reported.lock();
+        if let Some((name, _)) = failures(&edit.before) {
+            reported.set(&name, None);
+        }
+        if let Some((name, failures)) = failures(&edit.after) {
+            let text = failures.text().ok().flatten();
+            reported.set(&name, text.as_deref());
+        }
+    }
+
+    /// Makes the routes anew. Equal ones are of a later generation too: it is that of the object, which whoever
+    /// wrote it waits for.
     fn reroute(&self, next: &mut Snapshot) -> bool {
         let routes = self.services.values().filter_map(Written::route);
         let routes = Arc::new(Routes::new(self.newest, routes.cloned().collect()));
@@ -380,7 +409,7 @@ impl Observed {
     }
 
     fn compare(&self, next: &mut Snapshot) -> bool {
-        let drift = self.drift.lock();
+        let drift = self.notes.drift.lock();
         let is_other = *drift.services() != *next.drifted;
         if is_other {
             next.drifted = Arc::new(drift.services().clone());
@@ -417,18 +446,17 @@ impl Observed {
         let key = key_of(name);
         let replicas = self.replicas.get(name);
         let replicas = replicas.map(Replicas::to_vec).unwrap_or_default();
-        let Some(Written::Revision(_, written)) = self.services.get(&key) else {
+        let Some(Written::Revision(_, notes)) = self.services.get(&key) else {
             let ends = before.filter(|_| !replicas.is_empty())?;
             return Some(Revision { desired: 0, scaling: None, scaled_by: None, replicas, ..ends.clone() });
         };
+        let (written, failures) = (&notes.workload, &notes.failures);
+        if self.scope == WatchScope::Gateway {
+            return Some(self.revision_of_gateway(name, written, failures, replicas));
+        }
         let scaled = self.deployments.get(&key);
-        let desired = match self.scope {
-            WatchScope::Gateway => least_desired(written, &replicas),
-            WatchScope::Control => scaled.map_or(0, |scaled| scaled.replicas),
-        };
-        let is_made = self.scope == WatchScope::Gateway || scaled.is_some();
-        // While the Deployment does not exist, as during creation and deletion, there is nothing to scale.
-        let scalable = is_made.then_some(written);
+        // Without its Deployment, as while it is made or deleted, there is nothing to scale.
+        let scalable = scaled.map(|_| written);
         let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
         let is_late = scaled.is_some_and(|scaled| scaled.is_late);
@@ -436,17 +464,48 @@ impl Observed {
         Some(Revision {
             name: name.clone(),
             identity: Identity::from_label(&written.identity),
-            desired,
+            desired: scaled.map_or(0, |scaled| scaled.replicas),
             concurrency: written.concurrency,
             scaling: scalable.and_then(|written| written.left_by(other)).map(Arc::new),
             scaled_by: other.cloned(),
             gpus: scaled.map_or(0, |scaled| scaled.gpus),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
+            reported_outlook: None,
             unplaced: unplaced(&replicas, unmade.as_ref()),
             failure: failure(&replicas, unmade.or(late.map(not_set_up)), before),
             replicas,
         })
+    }
+
+    /// A revision of which the pods are not seen: its failures are those that the controller reports.
+    fn revision_of_gateway(
+        &self,
+        name: &RevisionName,
+        written: &WrittenRevision,
+        failures: &WrittenFailures,
+        mut replicas: Vec<Replica>,
+    ) -> Revision {
+        for replica in &mut replicas {
+            replica.last_exit = failures.exit(&replica.name);
+        }
+        let is_ready = replicas.iter().any(|replica| replica.phase == Phase::Ready);
+        let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
+        Revision {
+            name: name.clone(),
+            identity: Identity::from_label(&written.identity),
+            desired: least_desired(written, &replicas),
+            concurrency: written.concurrency,
+            scaling: written.left_by(other).map(Arc::new),
+            scaled_by: other.cloned(),
+            gpus: 0,
+            ready_call: written.ready_call(),
+            ignored_fields: Vec::new(),
+            failure: failures.failure().filter(|_| !is_ready),
+            reported_outlook: Some(failures.outlook()),
+            unplaced: None,
+            replicas,
+        }
     }
 }
 
@@ -553,11 +612,12 @@ fn unplaced(replicas: &[Replica], unmade: Option<&Failure>) -> Option<Failure> {
 
 fn has_no_place(phase: Phase, reason: FailureReason) -> bool {
     match reason {
-        FailureReason::NotStarted => phase == Phase::Pending,
+        FailureReason::NotStarted => matches!(phase, Phase::Pending | Phase::BackOff),
         FailureReason::NodeNotReady => phase.is_counted(),
         FailureReason::StorageFailed
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
+        | FailureReason::OutOfMemory
         | FailureReason::Hung
         | FailureReason::NotReady => false,
     }
@@ -578,7 +638,11 @@ impl Written {
 fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
     let annotations = object.annotations();
     if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
-        return Ok(Some(Written::Revision(name, serde_json::from_str(text)?)));
+        let workload = serde_json::from_str(text)?;
+        // They only explain, and an editor of the namespace may have written them: what cannot be read is left out.
+        let failures = annotations.get(FAILURES).and_then(|text| serde_json::from_str(text).ok());
+        let notes = RevisionNotes { workload, failures: failures.unwrap_or_default() };
+        return Ok(Some(Written::Revision(name, Box::new(notes))));
     }
     let (Some(service), Some(text)) = (service_of(object), annotations.get(ROUTE)) else {
         return Ok(None);

@@ -28,7 +28,7 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
         Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
             former().filter(|failure| failure.reason != FailureReason::NodeNotReady)
         }
-        _ => failure(pod).or_else(|| former().filter(lasts)),
+        _ => failure::steady(pod, failure(pod), former()).or_else(|| former().filter(lasts)),
     };
     let restarts = serving(pod).map_or(0, |status| status.restart_count);
     Replica {
@@ -49,6 +49,7 @@ pub(crate) fn lasts(failure: &Failure) -> bool {
         FailureReason::StorageFailed
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
+        | FailureReason::OutOfMemory
         | FailureReason::Hung
         | FailureReason::NotReady => true,
     }
@@ -70,6 +71,7 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
         Some(state) if state.running.is_some() => Phase::Starting,
         Some(state) if state.terminated.is_some() => Phase::BackOff,
         Some(_) if serving(pod).is_some_and(|status| status.restart_count > 0) => Phase::BackOff,
+        Some(_) | None if failure::backs_off(pod, before.map(|before| before.phase)) => Phase::BackOff,
         Some(_) | None => Phase::Pending,
     }
 }

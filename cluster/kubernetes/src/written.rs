@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+mod failures;
 mod revision;
 mod route;
 mod scaling;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use failures::WrittenFailures;
 pub(crate) use revision::WrittenRevision;
 pub(crate) use route::WrittenRoute;
 

@@ -338,7 +338,10 @@ impl Task {
         }
         self.log_failure(&failure, wait);
         match failure.reason {
-            FailureReason::Exited | FailureReason::CrashLoopBackOff | FailureReason::Hung => {
+            FailureReason::Exited
+            | FailureReason::CrashLoopBackOff
+            | FailureReason::OutOfMemory
+            | FailureReason::Hung => {
                 self.replica.last_exit = Some(failure.clone());
             }
             FailureReason::StorageFailed

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+
 /// One running copy of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
@@ -50,7 +52,7 @@ pub enum Phase {
     Ready,
     /// The replica was ready, is not at the moment, and still runs.
     Unready,
-    /// The program exited by itself and waits for its restart.
+    /// It ended by itself, or could not be started, and waits to be started again.
     BackOff,
     /// The replica is being stopped: it finishes its requests and accepts no new ones.
     Terminating,
@@ -110,7 +112,7 @@ pub struct Failure {
     pub exit_code: Option<i32>,
     /// Time of the failure, in seconds since 1970; `None` if unknown.
     pub at: Option<u64>,
-    /// Resources of which no node, or a quota, has enough left, such as `nvidia.com/gpu`. Set where that alone is the cause.
+    /// Resources of which no node, or a quota, has enough left for the replica, such as `nvidia.com/gpu`; unset for other causes.
     pub lacks: Option<Arc<str>>,
 }
 
@@ -121,12 +123,34 @@ impl Failure {
         Self { reason, message: message.into(), exit_code: None, at: None, lacks: None }
     }
 
-    /// Returns true if a request may have caused the failure: the program crashed, exited by itself, or was killed
-    /// because it hung. Signals from outside, such as SIGKILL, are no evidence against a request.
+    /// The exit status and the time of the program's end, such as `exit status 137 at 2026-11-26T20:00:00Z`; none where no program
+    /// ended.
+    #[must_use]
+    pub fn exit(&self) -> Option<String> {
+        let status = format!("exit status {}", self.exit_code?);
+        let at = self.at.and_then(|at| Timestamp::from_second(i64::try_from(at).ok()?).ok());
+        Some(at.map_or(status.clone(), |at| format!("{status} at {at}")))
+    }
+
+    /// The sentence of the failure. Where that is not the end of a program, it also says how the last program ended.
+    #[must_use]
+    pub fn sentence(&self, last_exit: Option<&Self>) -> String {
+        match last_exit.filter(|_| self.exit_code.is_none()) {
+            Some(last) => {
+                let exit = last.exit().map_or(String::new(), |exit| format!(" ({exit})"));
+                format!("{}; its program ended before: {}{exit}", self.message, last.message)
+            }
+            None => self.message.to_string(),
+        }
+    }
+
+    /// True if a request that the program had may be what ended it: it crashed, exited by itself, or was killed for hanging.
+    /// The memory for which a program was killed is mostly that of its requests. A program that a signal from outside ended
+    /// says nothing of its requests.
     #[must_use]
     pub fn may_be_of_a_request(&self) -> bool {
         match self.reason {
-            FailureReason::Hung => true,
+            FailureReason::Hung | FailureReason::OutOfMemory => true,
             FailureReason::Exited | FailureReason::CrashLoopBackOff => {
                 self.exit_code.is_some_and(|code| code != 0 && !SIGNALS_FROM_OUTSIDE.contains(&(code - 128)))
             }
@@ -138,8 +162,8 @@ impl Failure {
     }
 }
 
-/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM: signals that users, platforms and the kernel (when memory runs out)
-/// send.
+/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM, which people and platforms send; so does the kernel for want of memory, of
+/// which only some platforms tell.
 const SIGNALS_FROM_OUTSIDE: [i32; 5] = [1, 2, 3, 9, 15];
 
 /// Kinds of failure of a replica.
@@ -153,7 +177,9 @@ pub enum FailureReason {
     Exited,
     /// The program exited repeatedly; its next start is delayed.
     CrashLoopBackOff,
-    /// The program stopped responding and was killed.
+    /// It was killed for using more memory than it may.
+    OutOfMemory,
+    /// It did not answer any more, and was killed for it.
     Hung,
     /// The program runs but does not become ready.
     NotReady,
@@ -162,12 +188,13 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// All kinds of failure.
-    pub const ALL: [Self; 7] = [
+    /// Every reason there is.
+    pub const ALL: [Self; 8] = [
         Self::StorageFailed,
         Self::NotStarted,
         Self::Exited,
         Self::CrashLoopBackOff,
+        Self::OutOfMemory,
         Self::Hung,
         Self::NotReady,
         Self::NodeNotReady,
@@ -181,6 +208,7 @@ impl FailureReason {
             Self::NotStarted => "NotStarted",
             Self::Exited => "Exited",
             Self::CrashLoopBackOff => "CrashLoopBackOff",
+            Self::OutOfMemory => "OutOfMemory",
             Self::Hung => "Hung",
             Self::NotReady => "NotReady",
             Self::NodeNotReady => "NodeNotReady",
@@ -208,6 +236,7 @@ mod tests {
             assert!(!end.may_be_of_a_request(), "{code:?}");
         }
         assert!(ended(FailureReason::Hung, None).may_be_of_a_request());
+        assert!(ended(FailureReason::OutOfMemory, Some(137)).may_be_of_a_request());
         assert!(ended(FailureReason::CrashLoopBackOff, Some(139)).may_be_of_a_request());
         assert!(!ended(FailureReason::NotReady, None).may_be_of_a_request());
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{Failure, Phase, Replica};
+use super::{Failure, Outlook, Phase, Replica};
 use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
 /// A revision with its replicas.
@@ -33,8 +33,10 @@ pub struct Revision {
     pub replicas: Vec<Replica>,
     /// Last cause that the revision was not ready; None once a replica is ready.
     pub failure: Option<Failure>,
-    /// Cause that some requested replicas do not start, even if other replicas serve: no node fits them, a quota
-    /// refuses them, or their node does not respond.
+    /// The outlook that the controller reports, where the replicas' failures are not seen; unset: it follows from the replicas.
+    pub reported_outlook: Option<Outlook>,
+    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, a quota refuses
+    /// them, or their node does not answer.
     pub unplaced: Option<Failure>,
 }
 
@@ -54,6 +56,7 @@ impl Revision {
             ignored_fields: Vec::new(),
             replicas: Vec::new(),
             failure: None,
+            reported_outlook: None,
             unplaced: None,
         }
     }
@@ -69,7 +72,20 @@ impl Revision {
         self.replicas.iter().filter(in_phase)
     }
 
-    /// Returns true if the revision is scaled to zero: no replica runs or is requested, so a request has to wake it.
+    /// The prospect of the revision while no replica is ready.
+    #[must_use]
+    pub fn outlook(&self) -> Outlook {
+        self.reported_outlook.unwrap_or_else(|| Outlook::of(&self.replicas))
+    }
+
+    /// The latest end of a replica's program that was not asked for.
+    #[must_use]
+    pub fn last_exit(&self) -> Option<&Failure> {
+        let counted = self.replicas.iter().filter(|replica| replica.phase.is_counted());
+        counted.filter_map(|replica| replica.last_exit.as_ref()).max_by_key(|exit| exit.at)
+    }
+
+    /// Whether it sleeps: no replica runs or is asked for, so a request has to wake it.
     #[must_use]
     pub fn is_at_zero(&self) -> bool {
         self.desired == 0 && !self.replicas.iter().any(|r| r.phase.is_counted())

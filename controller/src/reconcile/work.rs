@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_cluster::{Apply, ServiceName};
+use weir_cluster::{Apply, FailureReport, ServiceName};
 
 use super::apply;
 use super::deadline::in_time;
@@ -90,6 +90,10 @@ impl Access {
             Err(_) => Ok(()),
         };
         state.part = part(observed, declared, &state.history);
+        let made = match made {
+            Ok(()) => self.report_failures(observed, name).await,
+            failed => failed,
+        };
         let published = publish::status(&*self.source, observed, declared, &mut state).await;
         if made.is_err() && state.stored.as_ref() != Some(&state.history) {
             // Another controller may have stored a history, so it is loaded again.
@@ -123,7 +127,14 @@ impl Access {
         apply::apply(&*self.cluster, plan, observed, state).await
     }
 
-    /// Removes a service that is no longer declared, or leaves its objects to the next service of its name.
+    /// Tells the gateways which revisions cannot start, and how programs ended.
+    async fn report_failures(&self, observed: &Observed, service: &ServiceName) -> Result<(), ControllerError> {
+        let revisions = observed.snapshot.revisions_of(service);
+        let reports: Vec<_> = revisions.map(|revision| FailureReport::of(revision)).collect();
+        in_time("reporting failures", self.cluster.report_failures(&reports)).await
+    }
+
+    /// Ends a service that is no longer declared, or leaves its objects to the next of its name.
     async fn remove(&self, service: &ServiceName, uid: Option<&str>) -> Result<(), ControllerError> {
         let propagation = self.source.propagation(service, uid);
         match in_time("reading how the service was deleted", propagation).await? {

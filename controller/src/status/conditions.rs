@@ -195,6 +195,7 @@ fn verb(reason: FailureReason) -> &'static str {
         | FailureReason::NotStarted
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
+        | FailureReason::OutOfMemory
         | FailureReason::NotReady => "failed to start",
         FailureReason::Hung | FailureReason::NodeNotReady => "does not serve",
     }

@@ -127,27 +127,33 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
             Failed::NotStarted
             | Failed::Exited
             | Failed::CrashLoopBackOff
+            | Failed::OutOfMemory
             | Failed::Hung
             | Failed::NotReady
             | Failed::NodeNotReady => FailureReason::RuntimeUnhealthy,
         }),
-        message: Some(failure.message.to_string()),
+        message: Some(failure.sentence(replica.and_then(|replica| replica.last_exit.as_ref()))),
         model_revision_name: Some(name.as_str().to_owned()),
         time: failure.at.and_then(time),
-        exit_code: failure.exit_code,
+        exit_code: failure.exit_code.or_else(|| replica?.last_exit.as_ref()?.exit_code),
     })
 }
 
-/// Returns the latest failure of all replicas and the replica, also when others are ready; or else why there are no
-/// replicas.
+/// The latest failure of all replicas, those beside ready ones included, with the replica; else why there are none; else the last
+/// end of a program that was started again.
 fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
-    let replicas = revision.replicas.iter();
-    let counted = replicas.filter(|replica| replica.phase.is_counted());
-    let failed = counted.filter_map(|replica| Some((replica.failure.as_ref()?, replica)));
-    // Among failures of the same time the first replica by name counts, so that the order of pods does not matter.
-    let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
+    let last = latest(revision, |replica| replica.failure.as_ref());
     let of_revision = revision.failure.as_ref().map(|failure| (failure, None));
-    last.map(|(failure, replica)| (failure, Some(replica))).or(of_revision)
+    last.or(of_revision).or_else(|| latest(revision, |replica| replica.last_exit.as_ref()))
+}
+
+/// The latest failure of this kind, with its replica.
+fn latest(revision: &Revision, failure: impl Fn(&Replica) -> Option<&Failure>) -> Option<(&Failure, Option<&Replica>)> {
+    let counted = revision.replicas.iter().filter(|replica| replica.phase.is_counted());
+    let failed = counted.filter_map(|replica| Some((failure(replica)?, replica)));
+    // Of equal ones the first, so that the order of pods decides nothing.
+    let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
+    last.map(|(failure, replica)| (failure, Some(replica)))
 }
 
 /// Counts the ready and the failing replicas of these revisions.

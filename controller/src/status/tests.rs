@@ -480,6 +480,28 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
 }
 
 #[test]
+fn the_last_exit_of_a_program_stands_in_the_last_failure() {
+    let mut world = World::new(&model("a", &[]));
+    let exit = Failure { at: Some(7), exit_code: Some(139), ..Failure::new(FailureReason::Exited, "it ended") };
+    let told = |world: &World| {
+        let info = world.status().model_status.unwrap().last_failure_info.unwrap();
+        (info.message.unwrap(), info.exit_code, info.time, info.location)
+    };
+    let at = |seconds| time(seconds);
+    world.revision(|revision| revision.replicas.push(Replica { last_exit: Some(exit.clone()), ..replica() }));
+    let location = Some("digits-0".to_owned());
+    assert_eq!(told(&world), ("it ended".to_owned(), Some(139), at(7), location.clone()));
+    // Started again, and not ready yet.
+    let now = Failure { at: Some(9), ..Failure::new(FailureReason::NotReady, "it is not ready") };
+    world.revision(|revision| {
+        revision.replicas[0].phase = Phase::Unready;
+        revision.replicas[0].failure = Some(now);
+    });
+    let message = "it is not ready; its program ended before: it ended (exit status 139 at 1970-01-01T00:00:07Z)";
+    assert_eq!(told(&world), (message.to_owned(), Some(139), at(9), location));
+}
+
+#[test]
 fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));

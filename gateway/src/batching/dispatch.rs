@@ -1,5 +1,6 @@
 //! Dispatches batches: merges the requests, sends the batch, and splits the response.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::now;
 use crate::context::Context;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward};
+use crate::forward::{BatchReplica, ProxyRequest, forward, replica_of_batch};
 use crate::queue::RevisionQueue;
 use crate::upstream::Chunks;
 
@@ -72,19 +73,27 @@ async fn exchange(
     // The request is not retried any more, so its memory is released before the response is read.
     drop(buffered);
     let (head, body) = response.into_parts();
-    let response = read(context, head, body).await;
-    Ok(response.map_or(BatchOutcome::Broken, |response| BatchOutcome::of(protocol, response)))
+    match read(context, head, body).await {
+        Ok(response) => Ok(BatchOutcome::of(protocol, response)),
+        Err(error) => match replica_of_batch(&request, &error).await {
+            BatchReplica::Failed(error) => Err(error),
+            BatchReplica::Ended => Ok(BatchOutcome::ReplicaEnded),
+            BatchReplica::Runs => Ok(BatchOutcome::Broken),
+        },
+    }
 }
 
-/// Reads a response and charges its bytes to the byte budget until the clients have read them; `None` if the response
-/// breaks off or exceeds the budget.
-async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
+/// Reads a response, whose bytes count until its clients have read theirs.
+///
+/// # Errors
+/// The response breaks off, or exceeds the byte budget.
+async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> io::Result<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
     let permit = context.budget.permit();
     while let Some(frame) = body.frame().await {
-        match frame.ok()?.into_data() {
+        match frame?.into_data() {
             Ok(data) => {
-                permit.grow(data.len()).ok()?;
+                permit.grow(data.len()).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
                 chunks.push(data);
             }
             Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
@@ -94,7 +103,7 @@ async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Optio
         [only] => only.clone(),
         several => several.concat().into(),
     };
-    Some(BatchResponse { head, body, trailers, permit: Arc::new(permit) })
+    Ok(BatchResponse { head, body, trailers, permit: Arc::new(permit) })
 }
 
 /// Creates one request for all entries. Queue time is counted from the last arrival, and the deadline is the latest

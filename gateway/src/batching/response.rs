@@ -42,8 +42,10 @@ pub(super) enum BatchOutcome {
     Late(BatchResponse),
     /// One entry may have made the batch fail, so each entry is retried alone.
     Alone,
-    /// The response broke off, so each entry is retried alone.
+    /// The response broke off, and the replica runs on: each entry is retried alone.
     Broken,
+    /// The replica's program was ended from outside, or in an unknown way: each entry is sent to one more replica, alone.
+    ReplicaEnded,
 }
 
 /// Code of a response to a request whose deadline passed.
@@ -118,6 +120,12 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
         }
         Ok(BatchOutcome::Alone | BatchOutcome::Broken) => {
             for entry in entries {
+                entry.forward_alone(None);
+            }
+        }
+        Ok(BatchOutcome::ReplicaEnded) => {
+            for mut entry in entries {
+                entry.request.count_ended_replica();
                 entry.forward_alone(None);
             }
         }

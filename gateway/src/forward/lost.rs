@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_cluster::Failure;
+
 use crate::clock::now;
 use crate::protocol::Protocol;
 use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
 
-/// Longest wait for the platform's report of how a program ended. A local platform reports it within a few
-/// milliseconds, a kubelet mostly within a second or two. The request waits meanwhile.
-pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Longest wait for that report after a second replica ended around the same request, which is then more likely the
-/// cause.
-pub(super) const LATER_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest wait for the platform's report of how a program ended. A local platform has it within some milliseconds. A kubelet
+/// needs a second or two, the controller and the API server some tenths more. Without a report a request that ends programs would
+/// end another one, so the wait is long enough for most.
+pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An attempt that the replica or gateway with this name did not answer.
 pub(super) struct LostAttempt {
@@ -29,7 +28,9 @@ pub(super) struct LostAttempt {
 pub(super) enum ReplicaStatus {
     /// The program runs, as far as is known, and only the connection was lost.
     Runs,
-    /// The program ended, and the platform has not reported how.
+    /// The replica has left the cluster, as a pod that is deleted, and no end of its program was reported.
+    Removed,
+    /// The program ended, and the platform has not reported how in time.
     Unreported,
     /// The program was ended from outside.
     Ended,
@@ -57,20 +58,28 @@ impl LostAttempt {
 }
 
 async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> ReplicaStatus {
+    let exits = upstream.exits();
     let is_gone = upstream.lost.is_cancelled();
     if !is_gone && !upstream.refuses_connections(protocol).await {
         return ReplicaStatus::Runs;
     }
-    // Without a report in time the status is `Unreported`.
-    let _ = tokio::time::timeout(wait.time(now()), upstream.lost.cancelled()).await;
-    match upstream.end() {
-        Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(Arc::clone(&end.message)),
+    // Without a report in time its end is not known.
+    let ended = tokio::time::timeout(wait.time(now()), upstream.ended(exits)).await;
+    match ended.ok().flatten() {
+        Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(sentence(&end).into()),
         Some(_) => ReplicaStatus::Ended,
+        None if upstream.lost.is_cancelled() => ReplicaStatus::Removed,
         None => ReplicaStatus::Unreported,
     }
 }
 
-/// Limits of the wait for a report.
+/// A sentence about the end of a program, with the exit status.
+fn sentence(end: &Failure) -> String {
+    let message = &end.message;
+    end.exit().map_or_else(|| message.to_string(), |exit| format!("{message} ({exit})"))
+}
+
+/// Bounds of the wait for a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportWait {
     pub(super) longest: Duration,

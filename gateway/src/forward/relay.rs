@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -21,8 +22,7 @@ use crate::codec::{self, grpc};
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Credit, Outcome, Verdict};
-use crate::upstream::ResponseBody;
-use crate::upstream::UploadHandle;
+use crate::upstream::{ResponseBody, UploadHandle, Upstream};
 
 /// The body of a relayed response.
 pub(crate) struct Relay {
@@ -45,6 +45,14 @@ pub(crate) enum RelayEnd {
     Replica { credit: Credit, verdict: Verdict },
     /// No credit and no verdict: the other gateway counts the request.
     Gateway,
+}
+
+/// Error of a body whose replica broke it off.
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}")]
+pub(crate) struct BrokenResponse {
+    pub(super) replica: Arc<Upstream>,
+    sentence: String,
 }
 
 impl Relay {
@@ -79,6 +87,13 @@ impl Relay {
     /// Boxes the relay as a response body to a client.
     pub(crate) fn into_body(self) -> DownstreamBody {
         DownstreamBody::Relayed(UnsyncBoxBody::new(self))
+    }
+
+    fn replica(&self) -> Option<Arc<Upstream>> {
+        match &self.end {
+            Some(RelayEnd::Replica { credit, .. }) => Some(Arc::clone(&credit.upstream)),
+            Some(RelayEnd::Gateway) | None => None,
+        }
     }
 
     fn is_read(&self) -> bool {
@@ -225,7 +240,12 @@ impl Body for Relay {
             Poll::Ready(Some(Err(error))) => {
                 let sentence = format!("the replica broke off its response: {error}");
                 let end = (Outcome::Failed, Verdict::Failed);
-                Poll::Ready(Some(self.break_off(end, Code::Unavailable, &sentence)))
+                let replica = self.replica();
+                let frame = self.break_off(end, Code::Unavailable, &sentence);
+                Poll::Ready(Some(frame.map_err(|error| match replica {
+                    Some(replica) => io::Error::other(BrokenResponse { replica, sentence }),
+                    None => error,
+                })))
             }
             Poll::Ready(None) => {
                 self.finish();

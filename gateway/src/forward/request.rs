@@ -31,7 +31,9 @@ pub(crate) struct ProxyRequest {
     pub(crate) missed: Verdict,
     pub(super) activation: Duration,
     arrival: Arrival,
-    /// Arrival times of the batch's other requests; `None` if this request is no batch.
+    /// Replicas whose programs were ended from outside, or in an unknown way, while they had it in a batch.
+    pub(super) ended: u32,
+    /// Arrival times of the other requests of its batch; `None` if it is no batch.
     others: Option<Arc<[Instant]>>,
     origin: Origin,
     pub(crate) method: Method,
@@ -76,6 +78,7 @@ impl ProxyRequest {
             missed: missed(deadline.blame),
             activation: target.route.activation_timeout,
             arrival: Arrival::New,
+            ended: 0,
             others: None,
             origin,
             method: parts.method.clone(),
@@ -100,6 +103,7 @@ impl ProxyRequest {
             method: self.method.clone(),
             headers,
             arrival: self.arrival,
+            ended: self.ended,
             others: None,
             authority: self.authority.clone(),
             whole: self.whole.clone(),
@@ -127,8 +131,12 @@ impl ProxyRequest {
         self.arrival = Arrival::Waited;
     }
 
-    /// Creates a batch from this member's address and the given headers and times. The origin is a client, so the batch
-    /// may still be handed over to another gateway.
+    /// Notes that the program of a replica ended that had its batch.
+    pub(crate) fn count_ended_replica(&mut self) {
+        self.ended = self.ended.saturating_add(1);
+    }
+
+    /// The request of a batch that it belongs to, with these headers and times. The batch counts as a client's.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,
@@ -139,6 +147,7 @@ impl ProxyRequest {
         Self {
             headers,
             arrived,
+            ended: 0,
             deadline,
             others: Some(others),
             // Unused: each request of the batch is counted on its own.

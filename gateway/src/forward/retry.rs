@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lost::{LATER_REPORT_TIMEOUT, LostAttempt, REPORT_TIMEOUT, ReplicaStatus};
+use super::lost::{LostAttempt, REPORT_TIMEOUT, ReplicaStatus};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
@@ -14,8 +14,9 @@ use crate::upstream::UpstreamErrorKind;
 /// Most retries after a replica was lost. A request that loses four replicas in a row is probably the cause.
 const MAX_RETRIES: u32 = 3;
 
-/// Most replicas whose programs end from outside while they have one request. Operators and nodes end programs, but
-/// rarely twice around one request. The kernel also ends programs when memory runs out, which a request may cause.
+/// Most replicas whose programs are ended from outside, or in a way that is not reported in time, while they have a request that
+/// is sent again. People and nodes end programs, seldom twice around one request; so does the kernel for want of memory, which a
+/// request may cause and not every platform reports.
 const MAX_ENDED: u32 = 1;
 
 /// A request is not retried if the lost replica had it for longer than this. A batch that runs for a minute may be
@@ -65,7 +66,7 @@ pub(super) struct RetryState<'a> {
     can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
-    /// Replicas whose programs ended from outside while they had the request.
+    /// Replicas whose programs were ended from outside, or in an unknown way, while they had the request.
     ended: u32,
     refused: u32,
     handed_over: u32,
@@ -82,7 +83,7 @@ impl<'a> RetryState<'a> {
             can_resend: buffered.is_whole(),
             sequence: None,
             lost: 0,
-            ended: 0,
+            ended: request.ended,
             refused: 0,
             handed_over: 0,
             invalid: None,
@@ -103,7 +104,7 @@ impl<'a> RetryState<'a> {
     pub(super) fn terms(&self) -> AttemptTerms {
         AttemptTerms {
             may_retry_refusal: self.can_resend && self.refused < MAX_REFUSALS,
-            report_timeout: if self.lost == 0 { REPORT_TIMEOUT } else { LATER_REPORT_TIMEOUT },
+            report_timeout: REPORT_TIMEOUT,
         }
     }
 
@@ -129,7 +130,10 @@ impl<'a> RetryState<'a> {
     }
 
     fn retry_lost(&mut self, lost: LostAttempt) -> Result<(), GatewayError> {
-        self.ended += u32::from(lost.status == ReplicaStatus::Ended);
+        self.ended += match lost.status {
+            ReplicaStatus::Ended | ReplicaStatus::Unreported => 1,
+            ReplicaStatus::Runs | ReplicaStatus::Removed | ReplicaStatus::Failed(_) => 0,
+        };
         let may_retry = self.may_outlive(&lost.status) && self.may_retry_lost(&lost);
         if lost.error.kind != UpstreamErrorKind::ConnectFailed {
             self.lost += 1;
@@ -153,12 +157,12 @@ impl<'a> RetryState<'a> {
         }
     }
 
-    /// Returns false if the request may have ended a replica's program: after a crash, after the program was killed
-    /// because it hung, and after a second program was ended from outside.
+    /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging or for
+    /// its memory, and after a second one was ended from outside or in an unknown way.
     fn may_outlive(&self, status: &ReplicaStatus) -> bool {
         match status {
-            ReplicaStatus::Runs | ReplicaStatus::Unreported => true,
-            ReplicaStatus::Ended => self.ended <= MAX_ENDED,
+            ReplicaStatus::Runs | ReplicaStatus::Removed => true,
+            ReplicaStatus::Ended | ReplicaStatus::Unreported => self.ended <= MAX_ENDED,
             ReplicaStatus::Failed(_) => false,
         }
     }
@@ -168,10 +172,10 @@ impl<'a> RetryState<'a> {
         let revision = self.request.queue.name.to_string();
         let because = match status {
             ReplicaStatus::Failed(because) => because.to_string(),
-            ReplicaStatus::Ended if self.ended > MAX_ENDED => {
-                format!("{}, and another replica ended with this request before", error.because)
+            ReplicaStatus::Ended | ReplicaStatus::Unreported if self.ended > MAX_ENDED => {
+                format!("{}, as another one had before", error.because)
             }
-            ReplicaStatus::Runs | ReplicaStatus::Unreported | ReplicaStatus::Ended => {
+            ReplicaStatus::Runs | ReplicaStatus::Removed | ReplicaStatus::Unreported | ReplicaStatus::Ended => {
                 return GatewayError::Lost {
                     revision,
                     tries: self.lost,

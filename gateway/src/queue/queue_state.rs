@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
-use weir_cluster::{Activity, Failure};
+use weir_cluster::{Activity, Failure, Outlook};
 
 use super::credit::Credit;
 use super::verdict::Verdict;
-use super::{AdmissionRound, Outlook, QueueWait, RevisionQueue, Scale};
+use super::{AdmissionRound, QueueWait, RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
 
@@ -21,6 +21,8 @@ pub(super) struct QueueState {
     pub(super) scale: Scale,
     pub(super) failure: Option<Failure>,
     pub(super) outlook: Outlook,
+    /// Last end of a replica's program that was not asked for.
+    pub(super) last_exit: Option<Failure>,
     /// The last reported activity; `None` after a change.
     pub(super) reported: Option<Arc<Activity>>,
     /// True while a task waits to readmit ejected replicas.
@@ -67,9 +69,7 @@ impl QueueState {
     /// Returns the last failure as a clause for the end of a sentence; empty if a replica takes requests.
     pub(super) fn failure_clause(&self) -> String {
         match &self.failure {
-            Some(failure) if !self.dispatcher.is_open() => {
-                format!("; {}: {}", failure.reason.label(), failure.message)
-            }
+            Some(failure) if !self.dispatcher.is_open() => format!("; {}", self.cause(failure)),
             Some(_) | None => String::new(),
         }
     }
@@ -77,9 +77,15 @@ impl QueueState {
     /// Returns the reason that no replica takes requests, as a clause: the last failure, or that replicas are starting.
     pub(super) fn why_closed(&self) -> String {
         match &self.failure {
-            Some(failure) => format!("{}: {}", failure.reason.label(), failure.message),
+            Some(failure) => self.cause(failure),
             None => "its replicas are still starting".to_owned(),
         }
+    }
+
+    /// A failure with the last end of a replica's program.
+    fn cause(&self, failure: &Failure) -> String {
+        let exit = failure.exit().map_or(String::new(), |exit| format!(" ({exit})"));
+        format!("{}: {}{exit}", failure.reason.label(), failure.sentence(self.last_exit.as_ref()))
     }
 
     pub(super) fn count_arrival(&mut self, is_new: bool) {

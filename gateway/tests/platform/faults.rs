@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use weir_cluster::{Batching, Failure, FailureReason};
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc;
@@ -69,6 +70,9 @@ struct Mortal {
     ends: CancellationToken,
     /// Cancelled once the port is closed.
     ended: CancellationToken,
+    /// Cancelled once it has a request that it does not answer.
+    holds: CancellationToken,
+    address: std::net::SocketAddr,
 }
 
 impl Mortal {
@@ -79,6 +83,8 @@ impl Mortal {
             answered: AtomicUsize::new(0),
             ends: CancellationToken::new(),
             ended: CancellationToken::new(),
+            holds: CancellationToken::new(),
+            address,
         });
         tokio::spawn(Arc::clone(&mortal).listen(listener));
         (mortal, address)
@@ -96,6 +102,18 @@ impl Mortal {
         let mut text = [0; 4096];
         while let Some(Ok(read @ 1..)) = self.ends.run_until_cancelled(stream.read(&mut text)).await {
             let text = &text[..read];
+            let has = |part: &str| text.windows(part.len()).any(|at| at == part.as_bytes());
+            if has("[100]") {
+                self.holds.cancel();
+                self.ends.cancelled().await;
+                break;
+            }
+            if has("[1],[2]") {
+                // A batch, whose answer breaks off.
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{").await.unwrap();
+                self.ends.cancel();
+                break;
+            }
             if text.ends_with(b"poison") {
                 self.ends.cancel();
                 break;
@@ -140,11 +158,16 @@ async fn a_request_that_ends_replicas_is_retried_three_times_without_reports() {
     let (world, replicas) = mortals(&["a", "b", "c", "d", "e", "f"]).await;
     let answer = once(world.address(), post(HOST, "/", "poison")).await;
     assert!(answer.status.is_server_error(), "{answer:?}");
-    assert_eq!(ended(&replicas), 4, "one attempt and three retries");
+    assert_eq!(ended(&replicas), 2, "the first, and one retry");
 }
 
 /// Sends a request that ends replicas. The platform reports each end with this exit status.
 async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
+    poisoned_by(|world, name, _| world.end(1, name, exit_code)).await
+}
+
+/// Sends a request that ends replicas, each of which this reports.
+async fn poisoned_by(report: impl Fn(&World, &'static str, std::net::SocketAddr)) -> (crate::client::Answered, usize) {
     let names = ["a", "b", "c", "d"];
     let (world, replicas) = mortals(&names).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "poison")));
@@ -152,7 +175,7 @@ async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
     repeat_until(|| {
         for (index, replica) in replicas.iter().enumerate() {
             if replica.ends.is_cancelled() && !std::mem::replace(&mut reported[index], true) {
-                world.end(1, names[index], exit_code);
+                report(&world, names[index], replica.address);
             }
         }
         asked.is_finished()
@@ -188,6 +211,71 @@ async fn a_request_in_a_killed_replica_is_retried_once() {
     assert_eq!(ended, 2);
 }
 
+/// A platform that starts programs again at the same address, and reports later how they ended.
+async fn poisoned_where_restarts_do_not_count(exit: Failure) -> (crate::client::Answered, usize) {
+    poisoned_by(|world, name, address| world.report_exit(1, name, address, &exit)).await
+}
+
+#[tokio::test]
+async fn an_end_that_is_reported_of_a_replica_that_stays_counts_as_well() {
+    let exit = |reason, code| Failure { exit_code: Some(code), at: Some(7), ..Failure::new(reason, "it ended") };
+    for (exit, expected) in [
+        (exit(FailureReason::Exited, 139), 1),
+        (exit(FailureReason::OutOfMemory, 137), 1),
+        (exit(FailureReason::Exited, 137), 2),
+    ] {
+        let (answer, ended) = poisoned_where_restarts_do_not_count(exit.clone()).await;
+        assert_eq!((answer.status, ended), (StatusCode::INTERNAL_SERVER_ERROR, expected), "{exit:?}");
+        let text = answer.text();
+        assert!(expected != 1 || text.contains("exit status 13"), "{text}");
+    }
+}
+
+/// A batch that ends its replica within the answer, which the platform reports with this exit status; what its requests and
+/// the one beside them got, and how many requests another replica had.
+async fn broken_batch(exit_code: i32) -> (Vec<crate::client::Answered>, usize) {
+    let world = World::new(1).await;
+    let batching = Batching { max_size: 2, max_latency: Duration::from_secs(60) };
+    world.serve(&[100], |route| route.batching = Some(batching)).await;
+    let (mortal, address) = Mortal::start().await;
+    world.put(1, "a", address).await;
+    let predict = |row: &str| {
+        let (address, body) = (world.address(), format!("{{\"instances\":[{row}]}}"));
+        tokio::spawn(async move { once(address, post(HOST, "/v1/models/digits:predict", body)).await })
+    };
+    let mut clients = vec![predict("[100]")];
+    mortal.holds.cancelled().await;
+    clients.push(predict("[1]"));
+    world.activity(1, |activity| activity.arrivals == 2).await;
+    clients.push(predict("[2]"));
+    mortal.ended.cancelled().await;
+    let other = TestReplica::start(ECHO).await;
+    world.put(1, "b", other.address).await;
+    world.end(1, "a", exit_code);
+    let mut answers = Vec::new();
+    for client in clients {
+        answers.push(client.await.unwrap());
+    }
+    (answers, other.requests())
+}
+
+#[tokio::test]
+async fn no_request_of_a_batch_that_ended_its_replica_within_the_answer_is_sent_again() {
+    let (answers, requests) = broken_batch(139).await;
+    for answer in answers {
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
+        assert!(answer.text().contains("ended with 139"), "{answer:?}");
+    }
+    assert_eq!(requests, 0);
+}
+
+#[tokio::test]
+async fn the_requests_of_a_batch_whose_replica_was_killed_within_the_answer_are_sent_again() {
+    let (answers, requests) = broken_batch(137).await;
+    assert!(answers.iter().all(|answer| answer.status == StatusCode::OK), "{answers:?}");
+    assert_eq!(requests, 3);
+}
+
 #[tokio::test]
 async fn a_request_in_a_vanished_replica_is_retried_on_another() {
     let world = World::new(1).await;
@@ -201,6 +289,26 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
     let answer = asked.await.unwrap();
     assert_eq!((answer.status, answer.text()), (StatusCode::OK, "body"));
     hangs.seen.until_busy(0).await;
+}
+
+/// No request ends a pod that is deleted, so that another one is deleted around the same request says nothing.
+#[tokio::test]
+async fn what_several_vanished_replicas_had_is_sent_on() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let first = TestReplica::start(Manner::Hang).await;
+    world.put(1, "a", first.address).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
+    first.seen.until_busy(1).await;
+    let second = TestReplica::start(Manner::Hang).await;
+    world.put(1, "b", second.address).await;
+    world.take(1, "a").await;
+    second.seen.until_busy(1).await;
+    let third = TestReplica::start(ECHO).await;
+    world.put(1, "c", third.address).await;
+    world.take(1, "b").await;
+    let answer = asked.await.unwrap();
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "body"));
 }
 
 #[tokio::test]

@@ -180,6 +180,20 @@ impl World {
         self.fake.put(&revision(number), replica).unwrap();
     }
 
+    /// Reports how the last program of a replica ended, which starts again at its address.
+    pub(crate) fn report_exit(&self, number: u32, name: &str, address: SocketAddr, exit: &Failure) {
+        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
+        let replica = Replica {
+            name: name.into(),
+            phase: Phase::Unready,
+            endpoints,
+            restarts: 0,
+            failure: None,
+            last_exit: Some(exit.clone()),
+        };
+        self.fake.put(&revision(number), replica).unwrap();
+    }
+
     pub(crate) async fn put(&self, number: u32, name: &str, address: SocketAddr) {
         self.put_in(number, name, address, Phase::Ready);
         self.settled().await;

@@ -141,3 +141,33 @@ async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause(
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
     assert!(late.text().contains("; CrashLoopBackOff: "), "{late:?}");
 }
+
+#[tokio::test]
+async fn an_error_has_the_last_exit_of_a_replica_whatever_keeps_it_now() {
+    let world = World::new(1).await;
+    world.serve(&[100], |route| route.activation_timeout = Duration::from_millis(300)).await;
+    let exit = Failure {
+        exit_code: Some(137),
+        at: Some(1_767_225_610),
+        ..Failure::new(FailureReason::OutOfMemory, "it used more than 2 GiB")
+    };
+    for (now, expected) in [
+        (
+            Failure::new(FailureReason::NotReady, "a is not ready"),
+            "NotReady: a is not ready; its program ended before: it used more than 2 GiB (exit status 137 at \
+             2026-01-01T00:00:10Z)",
+        ),
+        (
+            Failure { reason: FailureReason::CrashLoopBackOff, ..exit.clone() },
+            "CrashLoopBackOff: it used more than 2 GiB (exit status 137 at 2026-01-01T00:00:10Z)",
+        ),
+    ] {
+        let replica = failed("a", Phase::Starting, now.reason);
+        let replica = Replica { failure: Some(now.clone()), last_exit: Some(exit.clone()), ..replica };
+        world.fake.put(&revision(1), replica).unwrap();
+        world.fake.fail(&revision(1), now).unwrap();
+        world.settled().await;
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert!(answer.text().contains(expected), "{answer:?}");
+    }
+}

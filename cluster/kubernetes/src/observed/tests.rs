@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
-use weir_cluster::{Destination, ReadyCall, ScalingPolicy, ServiceName, Split, Workload};
+use weir_cluster::{Destination, FailureReport, Outlook, ReadyCall, ScalingPolicy, ServiceName, Split, Workload};
 
 use super::*;
 use crate::Options;
@@ -78,7 +78,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
 
 /// Returns the state of a cluster with one service of one ready replica.
 fn observed() -> Observed {
-    let mut observed = Observed::new(&Options::default(), 100, Arc::default(), Arc::default());
+    let mut observed = Observed::new(&Options::default(), 100, Notes::default());
     let deployments = list(vec![deployment(1)]).into_iter().map(Change::Deployment);
     let services = list(vec![headless(), routed(90)]).into_iter().map(Change::Service);
     let pods = list(vec![pod("a")]).into_iter().map(Change::Pod);
@@ -94,7 +94,7 @@ fn snapshot(observed: &mut Observed) -> Snapshot {
 
 #[test]
 fn nothing_is_shown_before_all_is_known() {
-    let mut observed = Observed::new(&Options::default(), 0, Arc::default(), Arc::default());
+    let mut observed = Observed::new(&Options::default(), 0, Notes::default());
     for event in list(vec![deployment(1)]) {
         observed.take(Change::Deployment(event));
     }
@@ -359,7 +359,7 @@ fn endpoints_at(slice: &str, address: &str, pods: &[(&str, bool)]) -> EndpointSl
 /// Returns the state that a gateway observes of a service with this policy.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
     let of_gateway = Options { scope: WatchScope::Gateway, ..Options::default() };
-    let mut observed = Observed::new(&of_gateway, 0, Arc::default(), Arc::default());
+    let mut observed = Observed::new(&of_gateway, 0, Notes::default());
     let mut workload = workload();
     workload.scaling = scaling.map(Arc::new);
     let pod = PodTemplateSpec::default();
@@ -596,4 +596,39 @@ fn what_is_deleted_is_scaled_no_more_while_its_last_pod_ends() {
     assert_eq!(bounds(&mut observed), None);
     observed.take(Change::Pod(Event::Delete(pod("a"))));
     assert_eq!(snapshot(&mut observed).revisions.len(), 0);
+}
+
+#[test]
+fn a_gateway_sees_the_failures_that_the_controller_reports() {
+    let mut observed = seen_by_gateway(Some(sleepy()), vec![endpoints("s", &[("a", false)])]);
+    assert_eq!(first(&mut observed).outlook(), Outlook::Starts);
+    let exit = Failure { exit_code: Some(137), ..Failure::new(FailureReason::OutOfMemory, "it used too much") };
+    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be had");
+    let report = FailureReport {
+        revision: workload().revision,
+        outlook: Outlook::Fails,
+        failure: Some(cause.clone()),
+        exits: vec![("a".into(), exit.clone())],
+    };
+    let text = WrittenFailures::of(&report).text().unwrap().unwrap();
+    let service = |text: Option<&str>| {
+        let mut service = RevisionObjects::of(&workload(), PodTemplateSpec::default(), None).unwrap().service;
+        let annotations = service.metadata.annotations.as_mut().unwrap();
+        annotations.extend(text.map(|text| (FAILURES.to_owned(), text.to_owned())));
+        service
+    };
+    observed.take(Change::Service(Event::Apply(service(Some(&text)))));
+    let failing = first(&mut observed);
+    assert_eq!((failing.outlook(), failing.failure.clone()), (Outlook::Fails, Some(cause)));
+    assert_eq!(failing.replicas[0].last_exit, Some(exit.clone()));
+    // With a ready replica nothing fails, and how a program ended stays.
+    observed.take(Change::Endpoints(Event::Apply(endpoints("s", &[("a", true)]))));
+    let ready = first(&mut observed);
+    assert_eq!((ready.failure.clone(), ready.last_exit()), (None, Some(&exit)));
+    // What an editor of the namespace wrote there is left out.
+    for other in [None, Some("{")] {
+        observed.take(Change::Service(Event::Apply(service(other))));
+        let mended = first(&mut observed);
+        assert_eq!((mended.outlook(), mended.last_exit()), (Outlook::Starts, None), "{other:?}");
+    }
 }

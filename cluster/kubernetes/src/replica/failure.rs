@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
     Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use weir_cluster::{Failure, FailureReason};
+use weir_cluster::{Failure, FailureReason, Phase};
 
 use super::{advice, room};
 use crate::entry::containers;
@@ -15,7 +15,25 @@ use crate::entry::containers;
 /// Init container that fetches a model.
 const STORAGE_INITIALIZER: &str = "storage-initializer";
 
-/// Longest part of a program's message that is repeated, in characters.
+/// Restarts from which on a container that ends is said to do so again and again: the kubelet waits before the second.
+const LOOPS: i32 = 2;
+
+/// Reasons by which the kubelet says that a container's start has failed and waits, or can succeed only after a change.
+const HELD_BACK: [&str; 5] = [
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "SignatureValidationFailed",
+];
+
+/// Reasons between two such waits, while the kubelet tries again.
+const TRIED_AGAIN: [&str; 4] = ["ErrImagePull", "RegistryUnavailable", "ImageInspectError", "CreateContainerError"];
+
+/// Words of a kubelet before the cause for which it waits with an image.
+const PULL_CAUSE: &str = "ErrImagePull: ";
+
+/// Longest message of a program that is repeated.
 const LONGEST: usize = 512;
 
 /// Returns why a pod is not ready, as far as its status says so.
@@ -123,7 +141,6 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let container = containers(pod).find(|container| container.name == status.name);
     let state = status.state.as_ref();
     let before = status.last_state.as_ref().and_then(|s| s.terminated.as_ref());
-    let is_running = state.is_some_and(|state| state.running.is_some());
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let now = state.and_then(|state| state.terminated.as_ref());
     if kind == Kind::First && now.is_some_and(|now| now.exit_code == 0) {
@@ -132,20 +149,52 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let ended = now.or(before).map(|ended| (ended, container));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
-        // The container was started again; its last exit is reported until it is ready.
-        (None, Some(ended)) => Some(ended_with(status, ended, kind, FailureReason::Exited)),
-        (None, None) if is_running => None,
+        // It was started again, and what it ended with is told until it is ready.
+        (None, Some(ended)) => Some(ended_with(status, ended, kind, ended_reason(status))),
         (None, None) => None,
     }
 }
 
-/// Returns the last exit of the container that serves, even if it runs again.
+/// The reason of a container that ended, the same while it waits for the next start and while that runs.
+fn ended_reason(status: &ContainerStatus) -> FailureReason {
+    if status.restart_count >= LOOPS { FailureReason::CrashLoopBackOff } else { FailureReason::Exited }
+}
+
+/// Reports whether the kubelet makes or starts one of the pod's containers no more for now, as it failed before. An image that
+/// could not be pulled once is pulled again first.
+pub(super) fn backs_off(pod: &Pod, before: Option<Phase>) -> bool {
+    let Some(status) = pod.status.as_ref() else {
+        return false;
+    };
+    let first = status.init_container_statuses.iter().flatten().any(|status| {
+        let state = status.state.as_ref();
+        let ended = state.and_then(|state| state.terminated.as_ref());
+        let fails = ended.is_some_and(|ended| ended.exit_code != 0) || is_waiting_for(status, &["CrashLoopBackOff"]);
+        fails && status.restart_count > 0
+    });
+    let mut all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    let unmade = all.any(|status| {
+        let was = before == Some(Phase::BackOff);
+        is_waiting_for(status, &HELD_BACK) || (was && is_waiting_for(status, &TRIED_AGAIN))
+    });
+    first || unmade
+}
+
+fn is_waiting_for(status: &ContainerStatus, reasons: &[&str]) -> bool {
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.and_then(|waiting| waiting.reason.as_deref()).is_some_and(|reason| reasons.contains(&reason))
+}
+
+/// The last end of the container that serves, also once it runs again.
 pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
     let container = containers(pod).find(|container| container.name == status.name);
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
     let ended = states.find_map(|state| state.terminated.as_ref())?;
-    let ended = (ended, container);
-    Some(ended_with(status, ended, Kind::Serving, FailureReason::Exited))
+    let reason = match ended.reason.as_deref() {
+        Some("OOMKilled") => FailureReason::OutOfMemory,
+        Some(_) | None => FailureReason::Exited,
+    };
+    Some(ended_with(status, (ended, container), Kind::Serving, reason))
 }
 
 /// Reports a container that the kubelet could not start, or starts no more for now.
@@ -159,7 +208,7 @@ fn waits(
     let message = waiting.message.as_deref().unwrap_or_default();
     let sentence = match waiting.reason.as_deref()? {
         "ContainerCreating" | "PodInitializing" => {
-            return ended.map(|ended| ended_with(status, ended, kind, FailureReason::Exited));
+            return ended.map(|ended| ended_with(status, ended, kind, ended_reason(status)));
         }
         "CrashLoopBackOff" => {
             let reason = FailureReason::CrashLoopBackOff;
@@ -174,12 +223,7 @@ fn waits(
         | "InvalidImageName"
         | "RegistryUnavailable"
         | "ImageInspectError"
-        | "SignatureValidationFailed") => format!(
-            "the image {:?} cannot be had, {reason}{}: {}",
-            status.image,
-            told(message),
-            advice::of_image(message, &pull_secrets(pod))
-        ),
+        | "SignatureValidationFailed") => return Some(without_image(pod, status, reason, message, kind)),
         reason => format!(
             "the container {} cannot be made, {reason}{}: {}",
             status.name,
@@ -190,7 +234,40 @@ fn waits(
     Some(fail(reason_of(status, kind, FailureReason::NotStarted), sentence))
 }
 
-/// Returns the names of the pod's imagePullSecrets.
+/// An image that cannot be pulled. The kubelet's two reasons for that, while it pulls and while it waits, are one.
+fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &str, kind: Kind) -> Failure {
+    let reason = if reason == "ErrImagePull" { "ImagePullBackOff" } else { reason };
+    let cause = message.split_once(PULL_CAUSE).map_or(message, |(_, cause)| cause);
+    let sentence = format!(
+        "the image {:?} cannot be had, {reason}{}: {}",
+        status.image,
+        told(cause),
+        advice::of_image(cause, &pull_secrets(pod))
+    );
+    fail(reason_of(status, kind, FailureReason::NotStarted), sentence)
+}
+
+/// The failure to tell: while the kubelet waits with an image, what it said when it pulled that last.
+pub(super) fn steady(pod: &Pod, now: Option<Failure>, former: Option<Failure>) -> Option<Failure> {
+    let now = now?;
+    let status = pod.status.as_ref();
+    let mut all = status.into_iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    });
+    let waits = all.find(|status| is_waiting_for(status, &["ImagePullBackOff"]));
+    let is_bare = waits.is_some_and(|status| {
+        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+        !waiting.and_then(|waiting| waiting.message.as_deref()).is_some_and(|message| message.contains(PULL_CAUSE))
+    });
+    let prefix = waits.map(|status| format!("the image {:?} cannot be had, ", status.image));
+    let same = former.filter(|former| {
+        let of_image = |failure: &Failure| prefix.as_ref().is_some_and(|prefix| failure.message.starts_with(&**prefix));
+        is_bare && of_image(former) && of_image(&now)
+    });
+    Some(same.unwrap_or(now))
+}
+
+/// The Secrets by which a pod's images are pulled.
 fn pull_secrets(pod: &Pod) -> Vec<&str> {
     let secrets = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
     secrets.flatten().map(|secret| &*secret.name).collect()

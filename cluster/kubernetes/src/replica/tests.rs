@@ -118,3 +118,108 @@ fn the_end_of_a_start_is_told_until_it_is_ready_and_what_kept_it_from_one_until_
     assert!(starts.failure.is_some());
     assert_eq!(seen(&running(), "True", Some(&starts)).failure, None);
 }
+
+/// A pod in these states, one after the other; its phases and the first words of its failures.
+fn followed(states: &[Value]) -> Vec<(Phase, Option<FailureReason>, Option<Failure>)> {
+    let mut before: Option<Replica> = None;
+    let each = states.iter().map(|state| {
+        let replica = seen(state, "False", before.as_ref());
+        before = Some(replica.clone());
+        let reason = replica.failure.as_ref().map(|failure| failure.reason);
+        (replica.phase, reason, replica.failure)
+    });
+    each.collect()
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({ "now": { "waiting": { "reason": reason, "message": message } } })
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_has_one_cause_and_backs_off_with_the_kubelet() {
+    let pulled = waiting("ErrImagePull", "failed to pull: x/y:1: not found");
+    let waits = waiting("ImagePullBackOff", "Back-off pulling image \"x/y:1\"");
+    let newer =
+        waiting("ImagePullBackOff", "Back-off pulling image \"x/y:1\": ErrImagePull: failed to pull: x/y:1: not found");
+    let creating = json!({ "now": { "waiting": { "reason": "ContainerCreating" } } });
+    let all = followed(&[pulled.clone(), waits.clone(), pulled.clone(), newer, waits, creating, running()]);
+    let phases: Vec<_> = all.iter().map(|(phase, ..)| *phase).collect();
+    let (pending, held) = (Phase::Pending, Phase::BackOff);
+    assert_eq!(phases, [pending, held, held, held, held, pending, Phase::Starting]);
+    let first = all[0].2.clone().unwrap();
+    assert!(first.message.contains("ImagePullBackOff (failed to pull: x/y:1: not found)"), "{first:?}");
+    assert!(all[..5].iter().all(|(.., failure)| failure.as_ref() == Some(&first)), "{all:?}");
+    assert_eq!(all[6].1, None);
+}
+
+#[test]
+fn a_container_that_cannot_be_made_backs_off_at_once_and_one_that_is_pulled_first_does_not() {
+    for (reason, expected) in [
+        ("InvalidImageName", Phase::BackOff),
+        ("ErrImageNeverPull", Phase::BackOff),
+        ("CreateContainerConfigError", Phase::BackOff),
+        ("ImagePullBackOff", Phase::BackOff),
+        ("ErrImagePull", Phase::Pending),
+        ("CreateContainerError", Phase::Pending),
+        ("ContainerCreating", Phase::Pending),
+    ] {
+        assert_eq!(seen(&waiting(reason, ""), "False", None).phase, expected, "{reason}");
+    }
+}
+
+#[test]
+fn a_container_that_ends_again_and_again_has_one_reason_while_it_runs_and_while_it_waits() {
+    let ended = |restarts: i32| json!({ "terminated": { "exitCode": 1, "reason": "Error" } , "restarts": restarts });
+    let state = |restarts: i32, now: Value| json!({ "restarts": restarts, "now": now, "before": ended(restarts) });
+    let crash = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    let all = followed(&[
+        state(1, json!({ "running": {} })),
+        state(1, crash.clone()),
+        state(2, json!({ "running": {} })),
+        state(2, ended(2)),
+        state(2, crash),
+        state(3, json!({ "running": {} })),
+    ]);
+    let reasons: Vec<_> = all.iter().map(|(_, reason, _)| reason.unwrap()).collect();
+    let again = FailureReason::CrashLoopBackOff;
+    assert_eq!(reasons, [FailureReason::Exited, again, again, again, again, again]);
+}
+
+#[test]
+fn a_download_that_failed_twice_backs_off_until_it_runs_again() {
+    let pod = |restarts: i32, state: &Value| -> Pod {
+        let mut pod = pod(&json!({ "now": { "waiting": { "reason": "PodInitializing" } } }), "False");
+        let status = json!([{
+            "name": "storage-initializer", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
+            "state": state, "lastState": { "terminated": { "exitCode": 1 } },
+        }]);
+        pod.status.as_mut().unwrap().init_container_statuses = serde_json::from_value(status).unwrap();
+        pod
+    };
+    let failed = json!({ "terminated": { "exitCode": 1 } });
+    let crash = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    let runs = json!({ "running": {} });
+    for (restarts, state, expected) in [
+        (0, &failed, Phase::Pending),
+        (1, &runs, Phase::Pending),
+        (1, &failed, Phase::BackOff),
+        (1, &crash, Phase::BackOff),
+        (2, &runs, Phase::Pending),
+        (2, &crash, Phase::BackOff),
+    ] {
+        let replica = replica(&pod(restarts, state), None);
+        assert_eq!(replica.phase, expected, "{restarts} {state}");
+        assert_eq!(weir_cluster::Outlook::of(&[replica]) == weir_cluster::Outlook::Fails, expected == Phase::BackOff);
+    }
+}
+
+#[test]
+fn a_program_that_was_killed_for_its_memory_ended_by_itself() {
+    let state = json!({
+        "restarts": 1, "now": { "running": {} },
+        "before": { "terminated": { "exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:10Z" } },
+    });
+    let exit = seen(&state, "True", None).last_exit.unwrap();
+    assert_eq!((exit.reason, exit.exit_code, exit.at), (FailureReason::OutOfMemory, Some(137), Some(1_767_225_610)));
+    assert!(exit.may_be_of_a_request());
+}

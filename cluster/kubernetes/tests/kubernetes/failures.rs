@@ -149,6 +149,9 @@ async fn a_gpu_that_no_node_has_is_told() {
     let gpus = json!({ "resources": { "limits": { "nvidia.com/gpu": "64" } } });
     let case = Case::new("fails-gpu", container_with(gpus)).await;
     case.fails(&["Insufficient nvidia.com/gpu", "ask for less"]).await;
+    let seen = case.cluster.watch().borrow().revision(&case.workload.revision).cloned().unwrap();
+    let lacks = seen.failure.as_ref().and_then(|failure| failure.lacks.as_deref());
+    assert_eq!(lacks, Some("nvidia.com/gpu"));
 }
 
 #[tokio::test]

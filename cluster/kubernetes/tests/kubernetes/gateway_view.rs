@@ -11,7 +11,8 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use weir_cluster::contract::{self, World};
 use weir_cluster::{
-    Apply, Desired, Directory, Gateway, Lease, Report, Reports, Scale, ScalingPolicy, ServiceName, Workload,
+    Apply, Desired, Directory, Failure, FailureReason, FailureReport, Gateway, Lease, Outlook, Report, Reports, Scale,
+    ScalingPolicy, ServiceName, Workload,
 };
 use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 use weir_cluster_reports::RemoteReports;
@@ -149,6 +150,41 @@ async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
         });
         let waited = tokio::time::timeout(server::DEADLINE, is_seen).await;
         waited.unwrap().unwrap();
+    }
+    seen.control.forget(&service).await.unwrap();
+}
+
+/// A gateway reads no pods: it has their failures from the controller.
+#[tokio::test]
+async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
+    let seen = Seen::connect().await;
+    let service = ServiceName::new(NAMESPACE, "cannot-start").unwrap();
+    let workload = Workload {
+        ready_call: None,
+        revision: service.revision(1).unwrap(),
+        template: server::template().into(),
+        storage: Vec::new(),
+        replicas: 0,
+        concurrency: None,
+        scaling: Some(Arc::new(ScalingPolicy { min: 0, ..ScalingPolicy::default() })),
+    };
+    let name = workload.revision.clone();
+    let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
+    seen.control.apply(desired.clone()).await.unwrap();
+    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be had");
+    let mut snapshots = seen.gateway.watch();
+    for (outlook, failure) in [(Outlook::Fails, Some(cause)), (Outlook::Starts, None)] {
+        let revision = name.clone();
+        let report = FailureReport { revision, outlook, failure: failure.clone(), exits: Vec::new() };
+        seen.control.report_failures(&[report]).await.unwrap();
+        // What the controller applies again leaves it there.
+        seen.control.apply(desired.clone()).await.unwrap();
+        let is_seen = snapshots.wait_for(|snapshot| {
+            let revision = snapshot.revision(&name);
+            revision.is_some_and(|revision| revision.outlook() == outlook && revision.failure == failure)
+        });
+        tokio::time::timeout(server::DEADLINE, is_seen).await.unwrap().unwrap();
+        assert!(!seen.control.watch().borrow().drifted.contains(&service));
     }
     seen.control.forget(&service).await.unwrap();
 }

@@ -9,6 +9,7 @@ mod connection;
 mod declared;
 mod drift;
 mod events;
+mod failures;
 mod golden;
 mod kills;
 mod kserve;

@@ -231,7 +231,7 @@ fn a_container_that_runs_before_says_what_to_do() {
         (
             first("storage-initializer", &waiting("ErrImagePull", "not found")),
             R::StorageFailed,
-            r#"the image "example/server:1" cannot be had, ErrImagePull (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
+            r#"the image "example/server:1" cannot be had, ImagePullBackOff (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
         ),
         (
             first("migrate", &terminated(3, "Error", "")),
