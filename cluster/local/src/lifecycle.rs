@@ -37,11 +37,21 @@ pub(crate) struct Lifecycle {
     failed_runs: u32,
     /// Probes in a row that failed while the replica was ready.
     failed_probes: u32,
-    /// Failed probes in a row that make a ready replica unready.
-    failure_threshold: u32,
-    /// Time between two probes after a failed one.
-    failure_period: Duration,
+    /// Probes in a row that succeeded while the replica was not ready.
+    successful_probes: u32,
+    thresholds: Thresholds,
     ready_since: Option<Duration>,
+}
+
+/// Probes in a row that change a replica's readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thresholds {
+    /// Failed probes that make a ready replica unready; 0 means 1.
+    pub(crate) failures: u32,
+    /// Successful probes that make a replica ready; 0 means 1.
+    pub(crate) successes: u32,
+    /// Time between two probes of such a row.
+    pub(crate) period: Duration,
 }
 
 /// Result of one probe of a replica.
@@ -52,16 +62,15 @@ pub(crate) enum ProbeResult {
 }
 
 impl Lifecycle {
-    /// Creates the lifecycle of a replica that is not started yet. `failure_threshold` failed probes in a row,
-    /// `failure_period` apart, make a ready replica unready.
-    pub(crate) fn new(failure_threshold: u32, failure_period: Duration) -> Self {
+    /// A replica that is not started yet.
+    pub(crate) fn new(thresholds: Thresholds) -> Self {
         Self {
             phase: Phase::Pending,
             starts: 0,
             failed_runs: 0,
             failed_probes: 0,
-            failure_threshold: failure_threshold.max(1),
-            failure_period,
+            successful_probes: 0,
+            thresholds,
             ready_since: None,
         }
     }
@@ -84,26 +93,30 @@ impl Lifecycle {
     pub(crate) fn started(&mut self) {
         self.phase = Phase::Starting;
         self.starts = self.starts.saturating_add(1);
-        self.failed_probes = 0;
+        (self.failed_probes, self.successful_probes) = (0, 0);
         self.ready_since = None;
     }
 
     /// Records the result of a readiness probe.
     pub(crate) fn probed(&mut self, result: ProbeResult, now: Duration) {
         match (result, self.phase) {
-            (ProbeResult::Success, Phase::Starting | Phase::Unready | Phase::Ready) => {
-                self.phase = Phase::Ready;
-                self.failed_probes = 0;
-                self.ready_since.get_or_insert(now);
+            (ProbeResult::Success, Phase::Ready) => self.failed_probes = 0,
+            (ProbeResult::Success, Phase::Starting | Phase::Unready) => {
+                self.successful_probes += 1;
+                if self.successful_probes >= self.thresholds.successes {
+                    self.phase = Phase::Ready;
+                    (self.failed_probes, self.successful_probes) = (0, 0);
+                    self.ready_since.get_or_insert(now);
+                }
             }
             (ProbeResult::Failure, Phase::Ready) => {
                 self.failed_probes += 1;
-                if self.failed_probes >= self.failure_threshold {
+                if self.failed_probes >= self.thresholds.failures {
                     self.phase = Phase::Unready;
                 }
             }
-            (ProbeResult::Failure, Phase::Starting | Phase::Unready)
-            | (_, Phase::Pending | Phase::BackOff | Phase::Terminating) => {}
+            (ProbeResult::Failure, Phase::Starting | Phase::Unready) => self.successful_probes = 0,
+            (_, Phase::Pending | Phase::BackOff | Phase::Terminating) => {}
         }
     }
 
@@ -133,7 +146,8 @@ impl Lifecycle {
     pub(crate) fn next_probe(&self) -> Duration {
         match self.phase {
             Phase::Ready if self.failed_probes == 0 => READY_PERIOD,
-            Phase::Ready => self.failure_period,
+            Phase::Ready => self.thresholds.period,
+            Phase::Starting | Phase::Unready if self.successful_probes > 0 => self.thresholds.period,
             Phase::Pending | Phase::Starting | Phase::Unready | Phase::BackOff | Phase::Terminating => UNREADY_PERIOD,
         }
     }

@@ -24,7 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Default number of failed probes in a row that make a ready replica unready, the same as in Kubernetes.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// Path of the V2 ready call.
+/// Successful probes in a row that make a replica ready, where a pod does not say: Kubernetes' default.
+const SUCCESS_THRESHOLD: u32 = 1;
+
+/// The V2 ready call.
 const V2_READY: &str = "/v2/health/ready";
 
 /// A readiness or liveness probe of a replica.
@@ -36,6 +39,10 @@ pub(crate) struct Probe {
     /// Time between two consecutive failed probes.
     pub(crate) period: Duration,
     pub(crate) failure_threshold: u32,
+    /// Time from the start of the program until the first probe.
+    pub(crate) initial_delay: Duration,
+    /// Successful probes in a row, `period` apart, that make a replica ready.
+    pub(crate) success_threshold: u32,
 }
 
 /// Result of a successful probe.
@@ -87,6 +94,8 @@ impl Probe {
             timeout: TIMEOUT,
             period: OWN_PERIOD,
             failure_threshold: FAILURE_THRESHOLD,
+            initial_delay: Duration::ZERO,
+            success_threshold: SUCCESS_THRESHOLD,
         };
         match (server, &container.readiness_probe) {
             (ServerKind::Weir, _) => Ok(v2(ProbeHandler::V2)),
@@ -110,6 +119,8 @@ impl Probe {
             timeout: seconds(probe.timeout_seconds).unwrap_or(TIMEOUT),
             period: seconds(probe.period_seconds).unwrap_or(PERIOD),
             failure_threshold: positive(probe.failure_threshold).unwrap_or(FAILURE_THRESHOLD),
+            initial_delay: seconds(probe.initial_delay_seconds).unwrap_or(Duration::ZERO),
+            success_threshold: positive(probe.success_threshold).unwrap_or(SUCCESS_THRESHOLD),
         })
     }
 

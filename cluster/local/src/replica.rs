@@ -18,7 +18,7 @@ use weir_fetch::Attempt;
 use crate::drain::drained;
 use crate::launch_spec::LaunchSpec;
 use crate::lifecycle::liveness::{Liveness, Verdict};
-use crate::lifecycle::{Lifecycle, ProbeResult};
+use crate::lifecycle::{Lifecycle, ProbeResult, Thresholds};
 use crate::log::{Echo, Log};
 use crate::ports::{LeasedPorts, PortPool};
 use crate::probe::{ServerKind, Success};
@@ -100,8 +100,15 @@ impl Task {
         let TaskContext { events, stop, pool, reports } = context;
         Self {
             revision,
-            lifecycle: Lifecycle::new(spec.probe.failure_threshold, spec.probe.period),
-            liveness: spec.liveness.as_ref().map(|probe| Liveness::new(probe.period, probe.failure_threshold)),
+            lifecycle: Lifecycle::new(Thresholds {
+                failures: spec.probe.failure_threshold,
+                successes: spec.probe.success_threshold,
+                period: spec.probe.period,
+            }),
+            liveness: spec
+                .liveness
+                .as_ref()
+                .map(|probe| Liveness::new(probe.period, probe.failure_threshold, probe.initial_delay)),
             success: None,
             spec,
             events,
@@ -204,7 +211,8 @@ impl Task {
     /// replica was stopped.
     async fn supervise(&mut self, mut run: Run) -> Option<Failure> {
         self.lifecycle.started();
-        self.liveness.iter_mut().for_each(Liveness::started);
+        let began = self.began.elapsed();
+        self.liveness.iter_mut().for_each(|liveness| liveness.started(began));
         self.success = None;
         self.publish().await;
         let stop = self.stop.clone();
@@ -221,6 +229,7 @@ impl Task {
     /// Probes readiness and liveness until the replica hangs. Returns the cause as a clause.
     async fn probe_until_hung(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
+        tokio::time::sleep(self.spec.probe.initial_delay.saturating_sub(started.elapsed())).await;
         loop {
             let answer = self.probe_readiness(&endpoints).await;
             self.record_readiness(answer, started.elapsed());
@@ -275,6 +284,9 @@ impl Task {
         let now = self.began.elapsed();
         let Err(cause) = answer else {
             self.lifecycle.probed(ProbeResult::Success, now);
+            if self.lifecycle.phase() != Phase::Ready {
+                return;
+            }
             self.log.set_echo(Echo::On);
             let liveness = self.liveness.iter_mut();
             liveness.for_each(|liveness| liveness.ready(now));

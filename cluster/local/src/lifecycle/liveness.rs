@@ -11,6 +11,10 @@ pub(crate) struct Liveness {
     period: Duration,
     /// Number of failed probes in a row after which the replica counts as hung.
     failure_threshold: u32,
+    /// Time from the start of a run until its first probe.
+    initial_delay: Duration,
+    /// Time before which the run is not probed.
+    earliest: Duration,
     state: State,
 }
 
@@ -38,14 +42,16 @@ pub(crate) enum Verdict {
 }
 
 impl Liveness {
-    /// Creates the liveness of a replica that is probed once per `period` and counts as hung after `failure_threshold`
-    /// failed probes in a row.
-    pub(crate) fn new(period: Duration, failure_threshold: u32) -> Self {
-        Self { period, failure_threshold: failure_threshold.max(1), state: State::Off }
+    /// A run that is probed once in `period`, from `initial_delay` after its start on, and hangs after `failure_threshold` failed
+    /// probes in a row.
+    pub(crate) fn new(period: Duration, failure_threshold: u32, initial_delay: Duration) -> Self {
+        let failure_threshold = failure_threshold.max(1);
+        Self { period, failure_threshold, initial_delay, earliest: Duration::ZERO, state: State::Off }
     }
 
-    /// Records the beginning of a run.
-    pub(crate) fn started(&mut self) {
+    /// Notes that a run began.
+    pub(crate) fn started(&mut self, now: Duration) {
+        self.earliest = now.saturating_add(self.initial_delay);
         self.state = State::Off;
     }
 
@@ -60,7 +66,7 @@ impl Liveness {
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         match self.state {
             State::Off => false,
-            State::On { last_probe, .. } => now.saturating_sub(last_probe) >= self.period,
+            State::On { last_probe, .. } => now >= self.earliest && now.saturating_sub(last_probe) >= self.period,
         }
     }
 
@@ -92,7 +98,7 @@ mod tests {
 
     #[test]
     fn half_a_minute_of_failures_is_a_hang() {
-        let mut liveness = Liveness::new(10 * SECOND, 3);
+        let mut liveness = Liveness::new(10 * SECOND, 3, Duration::ZERO);
         assert!(!liveness.is_due(Duration::MAX));
         liveness.ready(5 * SECOND);
         assert!(!liveness.is_due(14 * SECOND) && liveness.is_due(15 * SECOND));
@@ -100,8 +106,20 @@ mod tests {
         assert_eq!(liveness.probed(ProbeResult::Failure, 25 * SECOND), Verdict::Alive);
         let end = liveness.probed(ProbeResult::Failure, 35 * SECOND);
         assert_eq!(end, Verdict::Hung(30 * SECOND));
-        liveness.started();
+        liveness.started(35 * SECOND);
         assert!(!liveness.is_due(Duration::MAX));
+    }
+
+    #[test]
+    fn the_first_probe_waits_for_the_initial_delay_of_each_run() {
+        let mut liveness = Liveness::new(SECOND, 1, 30 * SECOND);
+        for start in [0, 100] {
+            liveness.started(start * SECOND);
+            liveness.ready((start + 2) * SECOND);
+            assert!(!liveness.is_due((start + 29) * SECOND) && liveness.is_due((start + 30) * SECOND));
+            liveness.probed(ProbeResult::Success, (start + 30) * SECOND);
+            assert!(liveness.is_due((start + 31) * SECOND));
+        }
     }
 
     proptest! {
@@ -110,7 +128,7 @@ mod tests {
             failure_threshold in 1_u32..5,
             gaps in proptest::collection::vec((0_u64..40, any::<bool>()), 0..60),
         ) {
-            let mut liveness = Liveness::new(10 * SECOND, failure_threshold);
+            let mut liveness = Liveness::new(10 * SECOND, failure_threshold, Duration::ZERO);
             liveness.ready(Duration::ZERO);
             let (mut now, mut last_success, mut failures) = (Duration::ZERO, Duration::ZERO, 0);
             for (gap, lives) in gaps {
@@ -129,8 +147,8 @@ mod tests {
         }
 
         #[test]
-        fn a_replica_that_was_never_ready_never_hangs(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
-            let mut liveness = Liveness::new(SECOND, 1);
+        fn one_that_was_never_ready_never_hangs(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
+            let mut liveness = Liveness::new(SECOND, 1, Duration::ZERO);
             for second in seconds {
                 prop_assert_eq!(liveness.probed(ProbeResult::Failure, Duration::from_secs(second)), Verdict::Alive);
             }

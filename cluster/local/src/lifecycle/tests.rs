@@ -14,9 +14,35 @@ enum Event {
     Ended,
 }
 
+fn lifecycle(failures: u32, successes: u32) -> Lifecycle {
+    Lifecycle::new(Thresholds { failures, successes, period: UNREADY_PERIOD })
+}
+
+#[test]
+fn probes_in_a_row_make_a_replica_ready_as_its_success_threshold_says() {
+    let period = Duration::from_secs(5);
+    let mut lifecycle = Lifecycle::new(Thresholds { failures: 1, successes: 3, period });
+    let now = Duration::ZERO;
+    for _ in 0..2 {
+        lifecycle.started();
+        assert_eq!(lifecycle.next_probe(), UNREADY_PERIOD);
+        let results = [true, true, false, true, true, true];
+        let phases = results.map(|succeeds| {
+            lifecycle.probed(if succeeds { ProbeResult::Success } else { ProbeResult::Failure }, now);
+            (lifecycle.phase(), lifecycle.next_probe() == period)
+        });
+        let starts = (Phase::Starting, true);
+        assert_eq!(phases, [starts, starts, (Phase::Starting, false), starts, starts, (Phase::Ready, false)]);
+        // Unready again, it needs as many.
+        lifecycle.probed(ProbeResult::Failure, now);
+        lifecycle.probed(ProbeResult::Success, now);
+        assert_eq!(lifecycle.phase(), Phase::Unready);
+    }
+}
+
 #[test]
 fn a_crash_loop_waits_longer_and_longer() {
-    let mut lifecycle = Lifecycle::new(1, UNREADY_PERIOD);
+    let mut lifecycle = lifecycle(1, 1);
     let mut waits = Vec::new();
     for _ in 0..10 {
         lifecycle.started();
@@ -29,8 +55,8 @@ fn a_crash_loop_waits_longer_and_longer() {
 }
 
 #[test]
-fn a_replica_that_was_stable_restarts_at_once() {
-    let mut lifecycle = Lifecycle::new(1, UNREADY_PERIOD);
+fn one_that_worked_is_back_at_once() {
+    let mut lifecycle = lifecycle(1, 1);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Success, ms(100));
     assert_eq!(lifecycle.ended(ms(2100)), Duration::ZERO);
@@ -41,8 +67,8 @@ fn a_replica_that_was_stable_restarts_at_once() {
 }
 
 #[test]
-fn a_ready_replica_tolerates_failed_probes_below_the_threshold() {
-    let mut lifecycle = Lifecycle::new(3, UNREADY_PERIOD);
+fn a_few_misses_are_forgiven() {
+    let mut lifecycle = lifecycle(3, 1);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Failure, ms(0));
     assert_eq!((lifecycle.phase(), lifecycle.next_probe()), (Phase::Starting, UNREADY_PERIOD));
@@ -66,7 +92,7 @@ proptest! {
     fn phases_and_restarts_follow_the_events(events in proptest::collection::vec(prop_oneof![
         Just(Event::Started), Just(Event::Ready), Just(Event::NotReady), Just(Event::Ended)
     ], 0..60)) {
-        let mut lifecycle = Lifecycle::new(2, UNREADY_PERIOD);
+        let mut lifecycle = lifecycle(2, 1);
         let mut starts = 0;
         for (i, event) in events.iter().enumerate() {
             let (now, before) = (ms(700 * i as u64), lifecycle.phase());

@@ -1,8 +1,10 @@
 //! The liveness probe of a replica.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Container;
 
-use super::{EndpointKind, FAILURE_THRESHOLD, PERIOD, Probe, ProbeHandler, ServerKind, TIMEOUT};
+use super::{EndpointKind, FAILURE_THRESHOLD, PERIOD, Probe, ProbeHandler, SUCCESS_THRESHOLD, ServerKind, TIMEOUT};
 
 /// Path of the V2 live call.
 const V2_LIVE: &str = "/v2/health/live";
@@ -21,7 +23,9 @@ impl Probe {
                 endpoint: EndpointKind::Http,
                 timeout: TIMEOUT,
                 period: own.as_ref().map_or(PERIOD, |own| own.period),
-                failure_threshold: own.map_or(FAILURE_THRESHOLD, |own| own.failure_threshold),
+                failure_threshold: own.as_ref().map_or(FAILURE_THRESHOLD, |own| own.failure_threshold),
+                initial_delay: own.map_or(Duration::ZERO, |own| own.initial_delay),
+                success_threshold: SUCCESS_THRESHOLD,
             }),
         }
     }
@@ -55,10 +59,11 @@ mod tests {
         let plain = liveness(json!({}), ServerKind::Weir).unwrap();
         assert_eq!((&plain.handler, times(&plain)), (&live, (10, 3)));
         let container = json!({ "livenessProbe": {
-            "tcpSocket": { "port": 80 }, "periodSeconds": 4, "failureThreshold": 5,
+            "tcpSocket": { "port": 80 }, "periodSeconds": 4, "failureThreshold": 5, "initialDelaySeconds": 6,
         }});
         let declared = liveness(container, ServerKind::Weir).unwrap();
         assert_eq!((&declared.handler, times(&declared)), (&live, (4, 5)));
+        assert_eq!(declared.initial_delay, Duration::from_secs(6));
     }
 
     #[test]

@@ -70,6 +70,22 @@ async fn a_replica_that_freezes_is_killed_and_restarted() {
     platform.see(&name, "a restart", again).await;
 }
 
+/// The first probe is two seconds after the start, and two more follow it, a second apart.
+#[tokio::test]
+async fn readiness_waits_for_its_initial_delay_and_its_successes_in_a_row() {
+    let platform = Platform::start();
+    let mut pod = pods::server(Behaviour::Ready);
+    pod["readinessProbe"] = json!({
+        "httpGet": { "path": server::LIVE, "port": 8080 },
+        "initialDelaySeconds": 2, "successThreshold": 3, "periodSeconds": 1,
+    });
+    let name = platform.serve("patient", pods::template(pod), 1).await;
+    platform.see(&name, "a start", |r: &Revision| r.in_phase(Phase::Starting).count() == 1).await;
+    let started = tokio::time::Instant::now();
+    platform.ready(&name, 1).await;
+    assert!(started.elapsed() >= std::time::Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
 #[tokio::test]
 async fn a_frozen_replica_that_ignores_sigterm_is_killed_and_restarted() {
     let platform = Platform::start();

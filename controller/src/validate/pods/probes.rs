@@ -15,7 +15,7 @@ pub(super) fn errors(container: &Container) -> Vec<FieldError> {
     ];
     let mut errors = Vec::new();
     for (name, probe) in probes {
-        let found = probe.iter().flat_map(|probe| [times(probe), ports_of(probe)]);
+        let found = probe.iter().flat_map(|probe| [times(probe), threshold(name, probe), ports_of(probe)]);
         for (field, message) in found.flatten() {
             errors.push(FieldError::new(format!("{name}.{field}"), message));
         }
@@ -45,7 +45,14 @@ fn times(probe: &Probe) -> Vec<Found> {
     found
 }
 
-/// Returns the invalid ports. Zero stands for a missing port, which later becomes the serving port.
+/// A success threshold that Kubernetes refuses: only readiness may need several successes in a row.
+fn threshold(name: &str, probe: &Probe) -> Vec<Found> {
+    let several = probe.success_threshold.filter(|threshold| *threshold > 1 && name != "readinessProbe");
+    let found = several.map(|threshold| ("successThreshold", format!("{threshold} is not 1: {name} has no other")));
+    found.into_iter().collect()
+}
+
+/// Ports that are none. Zero is that of a probe without one, which asks the port that serves.
 fn ports_of(probe: &Probe) -> Vec<Found> {
     let get = probe.http_get.as_ref().map(|call| &call.port);
     let connect = probe.tcp_socket.as_ref().map(|call| &call.port);

@@ -114,7 +114,19 @@ fn numbers_of_probes_must_not_be_negative() {
 }
 
 #[test]
-fn amounts_must_not_be_negative_nor_requests_above_limits() {
+fn only_readiness_may_need_several_successes_in_a_row() {
+    finds(
+        "readinessProbe: {tcpSocket: {port: 1}, successThreshold: 3}, livenessProbe: {tcpSocket: {port: 1}, successThreshold: 2}, \
+         startupProbe: {tcpSocket: {port: 1}, successThreshold: 3}",
+        &[
+            "livenessProbe.successThreshold: 2 is not 1: livenessProbe has no other",
+            "startupProbe.successThreshold: 3 is not 1: startupProbe has no other",
+        ],
+    );
+}
+
+#[test]
+fn amounts_are_not_below_zero_nor_requests_above_limits() {
     finds(
         "resources: {requests: {cpu: -1}}",
         &["resources: the container kserve-container asks for -1 of cpu: write an amount from 0, such as 500m or 4Gi"],
