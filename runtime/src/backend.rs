@@ -90,7 +90,27 @@ pub enum WarmUpFailures {
     Allow,
 }
 
-/// An executor of batches, one at a time.
+/// Operators that a model may call although the server cannot check their operands (`--allow-unguarded-operators`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnguardedOperators {
+    /// All of them.
+    All,
+    /// The operators of these names, such as `aten::add`.
+    Only(Vec<String>),
+}
+
+impl UnguardedOperators {
+    /// Returns true if a model may call the operator of that name.
+    #[must_use]
+    pub fn allow(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|allowed| allowed == name),
+        }
+    }
+}
+
+/// A runner of batches, one at a time.
 pub trait Instance: Send {
     /// Runs one batch.
     ///
@@ -210,6 +230,8 @@ pub struct ModelSource {
     pub buckets: Vec<usize>,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
+    /// Operators that it may call although their operands are not checked.
+    pub unguarded_operators: UnguardedOperators,
 }
 
 /// One tensor of a model's configuration.

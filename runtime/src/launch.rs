@@ -16,7 +16,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_protocol::Tensor;
 use weir_protocol::grpc::proto;
 
-use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp, WarmUpFailures};
+use crate::backend::{Backend, Device, LoadError, Model, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures};
 use crate::config::ModelConfig;
 use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
@@ -46,7 +46,9 @@ pub(crate) struct LaunchOptions {
     pub batch_limit: BatchLimit,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
-    /// File with an example request for the only model (`--example`); `None` if the flag is not given.
+    /// Operators that models may call although their operands are not checked.
+    pub unguarded_operators: UnguardedOperators,
+    /// The example of the only model (`--example`).
     pub example: Option<PathBuf>,
 }
 
@@ -159,6 +161,7 @@ impl Launcher {
                 [] => self.options.warm_up_failures,
                 [_, ..] => WarmUpFailures::Allow,
             },
+            unguarded_operators: self.options.unguarded_operators.clone(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 34] = [
+const SHIM: [&str; 37] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
@@ -14,6 +14,7 @@ const SHIM: [&str; 34] = [
     "hooks.h",
     "meter.h",
     "operands.h",
+    "operators.h",
     "result.h",
     "stream.h",
     "vision.h",
@@ -31,7 +32,9 @@ const SHIM: [&str; 34] = [
     "module.cc",
     "numbers.cc",
     "operands.cc",
+    "operators.cc",
     "process.cc",
+    "quantized.cc",
     "recurrence.cc",
     "result.cc",
     "sparse.cc",

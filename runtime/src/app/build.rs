@@ -39,6 +39,7 @@ pub(super) fn server(
         warm_up: WARM_UP,
         batch_limit: config.batch_limit,
         warm_up_failures: config.warm_up_failures,
+        unguarded_operators: config.unguarded_operators.clone(),
         example: config.example.clone(),
     };
     let launcher = Launcher::new(setup.backends, launch);

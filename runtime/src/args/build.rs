@@ -14,10 +14,10 @@ use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
-use super::models::{BackendSetting, ModeFlag, ModelArgs, WarmUpFlag};
+use super::models::{ALL_OPERATORS, BackendSetting, ModeFlag, ModelArgs, WarmUpFlag};
 use super::restrict;
 use super::triton_flags::Given;
-use crate::backend::WarmUpFailures;
+use crate::backend::{UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
@@ -54,6 +54,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         control_routes: models.control_routes,
         on_load_error: on_load_error(&models),
         warm_up_failures: warm_up_failures(&models),
+        unguarded_operators: unguarded_operators(&models),
         example: models.example,
         id: models.id,
         repositories: models.model_repository,
@@ -127,6 +128,15 @@ fn warm_up_failures(models: &ModelArgs) -> WarmUpFailures {
     match models.warm_up_failures {
         WarmUpFlag::Refuse => WarmUpFailures::Refuse,
         WarmUpFlag::Allow => WarmUpFailures::Allow,
+    }
+}
+
+fn unguarded_operators(models: &ModelArgs) -> UnguardedOperators {
+    let names = &models.allow_unguarded_operators;
+    if names.iter().any(|name| name == ALL_OPERATORS) {
+        UnguardedOperators::All
+    } else {
+        UnguardedOperators::Only(names.clone())
     }
 }
 

@@ -9,7 +9,7 @@ use weir_ops::telemetry;
 use weir_serve::ConnectionLimits;
 
 use super::device::DeviceChoice;
-use crate::backend::WarmUpFailures;
+use crate::backend::{UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
@@ -39,6 +39,7 @@ pub(crate) struct Config {
     /// File with an example request for the only model (`--example`); `None` if the flag is not given.
     pub(crate) example: Option<PathBuf>,
     pub(crate) warm_up_failures: WarmUpFailures,
+    pub(crate) unguarded_operators: UnguardedOperators,
     pub(crate) device: DeviceChoice,
     pub(crate) readiness: ReadinessPolicy,
     pub(crate) on_load_error: OnLoadError,

@@ -63,8 +63,11 @@ pub(super) struct ModelArgs {
     /// load; allow = serve the model and log the reason
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
-    /// Setting of one backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE; accepted without effect, and logged.
-    /// Repeatable
+    /// Operators that models may call although the server does not check their operands, so that a request may end the
+    /// process or read and write beside memory: names separated by commas, or all. Repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
+    pub(super) allow_unguarded_operators: Vec<String>,
+    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
     /// Name of the server in its metadata
@@ -94,6 +97,18 @@ pub(super) struct BackendSetting {
     pub(super) backend: String,
     pub(super) key: String,
     pub(super) value: String,
+}
+
+/// The value of `--allow-unguarded-operators` that stands for all operators.
+pub(super) const ALL_OPERATORS: &str = "all";
+
+fn operator(text: &str) -> Result<String, String> {
+    let is_name = text.split_once("::").is_some_and(|(library, name)| !library.is_empty() && !name.is_empty());
+    if is_name || text == ALL_OPERATORS {
+        Ok(text.to_owned())
+    } else {
+        Err("expected the name of an operator with its library, such as aten::add, or all".to_owned())
+    }
 }
 
 fn backend_setting(text: &str) -> Result<BackendSetting, String> {

@@ -147,10 +147,26 @@ fn summaries_are_accepted_without_effect() {
 }
 
 #[test]
-fn a_path_without_its_flag_gets_a_hint() {
-    let error = usage("models/a.pt");
-    assert!(error.contains("unexpected argument 'models/a.pt'"), "{error}");
-    assert!(error.contains("--model-repository models/a.pt"), "{error}");
+fn unguarded_operators_are_names_or_all() {
+    let allowed = |flags: &str| config(flags).unguarded_operators;
+    let flag = "--allow-unguarded-operators";
+    assert!(!allowed("").allow("aten::a"));
+    let some = allowed(&format!("{flag}=aten::a,aten::b {flag} onednn::c"));
+    for (name, expected) in [("aten::a", true), ("aten::b", true), ("onednn::c", true), ("aten::c", false)] {
+        assert_eq!(some.allow(name), expected, "{name}");
+    }
+    assert!(allowed(&format!("{flag}=aten::a,all")).allow("onednn::c"));
+    for value in ["add", "::add", "aten::"] {
+        let error = usage(&format!("--model-repository /m {flag}={value}"));
+        assert!(error.contains(flag) && error.contains("name of an operator"), "{error}");
+    }
+}
+
+#[test]
+fn a_path_without_its_flag_is_told_the_flag() {
+    let told = usage("models/a.pt");
+    assert!(told.contains("unexpected argument 'models/a.pt'"), "{told}");
+    assert!(told.contains("--model-repository models/a.pt"), "{told}");
     assert!(!usage("--model-repositry /m").contains("follows a flag"));
 }
 

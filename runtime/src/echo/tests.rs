@@ -5,7 +5,7 @@ use bytes::Bytes;
 use weir_protocol::{Parameter, Shape};
 
 use super::*;
-use crate::backend::{Column, Part, RequestInfo, WarmUpFailures};
+use crate::backend::{Column, Part, RequestInfo, UnguardedOperators, WarmUpFailures};
 
 fn source(parameters: &[(&str, &str)]) -> ModelSource {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -22,6 +22,7 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
         example: None,
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
+        unguarded_operators: UnguardedOperators::Only(Vec::new()),
     }
 }
 

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <limits>
 
 #include "checked_operator.h"
 #include "operands.h"
@@ -46,7 +47,62 @@ void check_channels(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
+// The number of heads, by which the width of the input is divided.
+void check_heads(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  auto heads = operands[operands.has("num_head") ? "num_head" : "num_heads"].toInt();
+  TORCH_CHECK(heads > 0, schema.name(), ": Expected a number of heads above 0, not ", heads);
+}
+
+// The mask of each row and column of attention (type 0), or of the columns of each row of the batch (type 1).
+void check_mask(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  auto input = operands.tensor("self"), mask = operands.tensor("mask");
+  const auto& type = operands["mask_type"];
+  if (!type.isInt() || type.toInt() > 1) {
+    return;
+  }
+  bool of_rows = type.toInt() == 1;
+  TORCH_CHECK(
+      input.dim() == 4 && mask.dim() == 2 && mask.size(0) == input.size(of_rows ? 0 : 2) &&
+          mask.size(1) == input.size(3),
+      schema.name(), ": a mask of shape ", mask.sizes(), " does not fit an input of shape ", input.sizes());
+}
+
+// The window of pooling, whose sizes are 32-bit integers in pooling of two dimensions.
+void check_window(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  for (const char* name : {"kernel_size", "stride", "padding", "dilation"}) {
+    for (auto size : operands[name].toIntVector()) {
+      TORCH_CHECK(
+          size <= std::numeric_limits<int32_t>::max(), schema.name(), ": a ", name, " of ", size, " is too large");
+    }
+  }
+}
+
+// The sizes of a convolution's kernel, which its weights have too.
+void check_kernel(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  auto weight = operands.tensor("weight");
+  auto kernel = operands["kernel_size"].toIntVector();
+  if (!weight.defined() || weight.dim() != static_cast<int64_t>(kernel.size()) + 2) {
+    return;
+  }
+  TORCH_CHECK(
+      weight.sizes().slice(2) == kernel, schema.name(), ": a kernel of size ", kernel, " does not fit weights of shape ",
+      weight.sizes());
+}
+
 const CheckedOperator CHECKED[] = {
+    {"aten::slow_conv3d", check_kernel, is_kernel},
+    {"aten::slow_conv3d_forward", check_kernel, is_kernel},
+    {"aten::slow_conv_transpose2d", check_kernel, is_kernel},
+    {"aten::slow_conv_transpose3d", check_kernel, is_kernel},
+    {"aten::_native_multi_head_attention", check_heads, is_kernel},
+    {"aten::_transformer_encoder_layer_fwd", check_heads, is_kernel},
+    {"aten::_masked_softmax", check_mask, is_kernel},
+    {"aten::max_pool1d", check_window, is_kernel},
+    {"aten::max_pool1d_with_indices", check_window, is_kernel},
     {"aten::scaled_dot_product_attention", check_attention, is_kernel},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", check_attention_kernel, is_kernel},
     {"aten::native_batch_norm", check_channels, is_kernel},

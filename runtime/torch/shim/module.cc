@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "hooks.h"
 #include "meter.h"
 #include "operands.h"
+#include "operators.h"
 #include "result.h"
 #include "stream.h"
 #include "vision.h"
@@ -96,6 +98,8 @@ struct WeirModule {
   std::vector<WeirArgument> arguments;
   std::vector<WeirShape> parameters;
   std::vector<const char*> paths;
+  std::set<std::string> operators; // that the method may call
+  std::vector<const char*> operator_names;
   std::vector<WeirHint> hints;
 };
 
@@ -123,6 +127,10 @@ void describe(WeirModule& module, const std::vector<IValue>& examples) {
   }
   for (const auto& path : module.result.paths) {
     module.paths.push_back(path.c_str());
+  }
+  module.operators = weir::operators_of(module.module, module.forward);
+  for (const auto& name : module.operators) {
+    module.operator_names.push_back(name.c_str());
   }
   for (const auto& parameter : module.module.parameters()) {
     module.parameters.push_back(shape_of(parameter, module.sizes));
@@ -307,6 +315,11 @@ int32_t weir_module_writes(const WeirModule* module, const char** where) {
   *where = module->writes.where.c_str();
   auto attributes = module->writes.attributes ? WEIR_WRITES_ATTRIBUTES : WEIR_WRITES_NOTHING;
   return module->writes.constants ? WEIR_WRITES_CONSTANTS : attributes;
+}
+
+void weir_module_operators(const WeirModule* module, const char* const** names, size_t* count) {
+  *names = module->operator_names.data();
+  *count = module->operator_names.size();
 }
 
 int32_t weir_module_trains(const WeirModule* module) {

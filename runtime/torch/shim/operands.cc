@@ -21,6 +21,7 @@ void check_operands() {
     check_factorizations();
     check_layers();
     check_numbers();
+    check_quantized();
     check_texts();
   });
 }

@@ -14,6 +14,7 @@ void check_sparse();
 void check_factorizations();
 void check_layers();
 void check_numbers();
+void check_quantized();
 void check_texts();
 
 } // namespace weir

@@ -1,4 +1,4 @@
-// Checks of sparse tensors, in addition to libtorch's own checks.
+// Sparse tensors and views, beside what libtorch checks of them when it is asked to.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -60,7 +60,24 @@ void check_rows(const FunctionSchema& schema, const Stack& stack) {
       schema.name(), ": rows should ascend from 0 to less than ", size);
 }
 
+// Diagonals of a matrix of that shape.
+void check_diagonals(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  for (auto size : operands["shape"].toIntVector()) {
+    TORCH_CHECK(size >= 0, schema.name(), ": a matrix has no size ", size);
+  }
+}
+
+// A view into the memory of another tensor: `as_strided` raises where that is too short.
+void check_view(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  auto whole = operands.tensor("self");
+  at::as_strided(whole, operands["size"].toIntVector(), operands["stride"].toIntVector(), whole.storage_offset());
+}
+
 const CheckedOperator CHECKED[] = {
+    {"aten::_spdiags", check_diagonals, is_kernel},
+    {"aten::_reshape_alias", check_view, is_kernel},
     {"aten::_sparse_coo_tensor_unsafe", check_coordinates, is_kernel},
     {"aten::sparse_bsr_tensor", check_blocks, is_kernel},
     {"aten::sparse_bsc_tensor", check_blocks, is_kernel},

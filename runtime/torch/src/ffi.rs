@@ -147,6 +147,7 @@ unsafe extern "C" {
     pub(crate) fn weir_module_convolves(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_names_cuda(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_writes(module: *const RawModule, place: *mut *const c_char) -> i32;
+    pub(crate) fn weir_module_operators(module: *const RawModule, names: *mut *const *const c_char, count: *mut usize);
     pub(crate) fn weir_module_trains(module: *const RawModule) -> i32;
     pub(crate) fn weir_module_bytes(module: *const RawModule, bytes: *mut u64, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_module_copy(module: *const RawModule, copy: *mut *mut RawModule, error: *mut *mut c_char)

@@ -45,6 +45,7 @@ mod startup;
 mod stopwatch;
 mod stream;
 mod tensor;
+mod unguarded;
 mod warm_up;
 mod weights;
 

@@ -17,7 +17,7 @@ use weir_runtime::backend::Device;
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 use crate::process;
-use raw::{c_path, c_text, slice};
+use raw::{c_path, c_text, slice, text};
 use signature::{arguments, example, returned};
 
 pub(crate) use archive::Archive;
@@ -103,7 +103,17 @@ impl Module {
         })
     }
 
-    /// Returns the arguments of `forward`, without `self`.
+    /// Returns the qualified names of the operators that the method may call, such as `aten::add`.
+    pub(crate) fn operators(&self) -> Vec<String> {
+        let (mut first, mut count) = (ptr::null(), 0);
+        // SAFETY: the array and its texts live as long as the module; they are copied at once.
+        unsafe {
+            ffi::weir_module_operators(self.raw, &mut first, &mut count);
+            slice(first, count).iter().filter_map(|name| text(*name)).collect()
+        }
+    }
+
+    /// The arguments of `forward`, without `self`.
     pub(crate) fn arguments(&self) -> &[Argument] {
         &self.arguments
     }

@@ -14,6 +14,7 @@ use crate::memory::Cap;
 use crate::module::{Module, SelfWrites};
 use crate::settings::{Settings, WeightSharing};
 use crate::stamp::FileStamp;
+use crate::unguarded;
 
 /// The loaded modules of a model that no instance owns alone.
 #[derive(Debug)]
@@ -83,6 +84,7 @@ impl Weights {
         let mut by_device = HashMap::new();
         for (device, instances) in instances_by_device(&source.devices) {
             let module = weights.module(device)?;
+            unguarded::check(source, &module)?;
             weights.sharing = Sharing::of(module.self_writes(), settings.weight_sharing);
             let copies = weights.sharing.modules(instances) as u64;
             let taken = module.device_bytes().saturating_mul(copies);
@@ -242,6 +244,7 @@ mod tests {
             example: None,
             buckets: Vec::new(),
             warm_up_failures: weir_runtime::backend::WarmUpFailures::Refuse,
+            unguarded_operators: weir_runtime::backend::UnguardedOperators::Only(Vec::new()),
             name: "m".to_owned(),
             version: 1,
             path,

@@ -17,7 +17,7 @@ use weir_ops::telemetry::Settings;
 use weir_serve::byte_budget::ByteBudget;
 
 use super::*;
-use crate::backend::WarmUpFailures;
+use crate::backend::{UnguardedOperators, WarmUpFailures};
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, GpuMeter, ModelSample, Sources};
@@ -61,6 +61,7 @@ fn server(stop: &CancellationToken) -> Server {
         warm_up: Duration::ZERO,
         batch_limit: crate::engine::BatchLimit::Measured,
         warm_up_failures: WarmUpFailures::Refuse,
+        unguarded_operators: UnguardedOperators::Only(Vec::new()),
         example: None,
     };
     let launcher = Launcher::new(Vec::new(), launch);

@@ -133,6 +133,49 @@ class Trusting(nn.Module):
     def widens(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return f + len("abc".ljust(int(i[0])))
 
+    @torch.jit.export
+    def four_bits(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.ones(32, 64, dtype=torch.int32), 1)
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(torch.ones(1, 64), packed, 32, f.expand(2, 32, 2)[: int(i[0])])
+
+    @torch.jit.export
+    def observer(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        on = torch.tensor([1])
+        zero = torch.zeros(3, dtype=torch.int32)
+        return torch.fused_moving_avg_obs_fake_quant(
+            f.reshape(-1, 2), on, on, torch.zeros(3), torch.ones(3), torch.ones(3), zero, 0.01, 0, 255, 0, True, False
+        )
+
+    @torch.jit.export
+    def bins(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.choose_qparams_optimized(f, f.numel(), int(i[0]), 0.5, 8)[0].reshape(1)
+
+    @torch.jit.export
+    def heads(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        q, w, b = torch.ones(1, 2, 4), torch.ones(12, 4), torch.ones(12)
+        return torch._native_multi_head_attention(q, q, q, 4, int(i[0]), w, b, torch.ones(4, 4), torch.ones(4))[0]
+
+    @torch.jit.export
+    def mask(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch._masked_softmax(f.reshape(1, 1, 2, -1), torch.zeros([1, 2], dtype=torch.bool), 3, 1)
+
+    @torch.jit.export
+    def window(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.max_pool1d(f.reshape(1, 1, -1), [int(i[0])], [2], [1])
+
+    @torch.jit.export
+    def kernel(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        size = [int(i[0]), int(i[0])]
+        return torch.ops.aten.slow_conv_transpose2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2), size)
+
+    @torch.jit.export
+    def diagonals(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ops.aten._spdiags(torch.ones(1, 2), torch.zeros(1, dtype=torch.long), [2, int(i[0])]).to_dense()
+
+    @torch.jit.export
+    def alias(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ops.aten._reshape_alias(f, [int(i[0])], [1]).clone()
+
 
 if __name__ == "__main__":
     torch.manual_seed(3)

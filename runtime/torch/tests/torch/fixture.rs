@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{
     Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, Part, RequestInfo,
-    TensorConfig, WarmUpFailures,
+    TensorConfig, UnguardedOperators, WarmUpFailures,
 };
 use weir_runtime_torch::TorchBackend;
 
@@ -35,6 +35,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         example: None,
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
+        unguarded_operators: UnguardedOperators::Only(Vec::new()),
     }
 }
 

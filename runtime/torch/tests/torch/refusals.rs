@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 use weir_protocol::DataType;
-use weir_runtime::backend::{LoadError, ModelError, ModelSource, WarmUpFailures};
+use weir_runtime::backend::{LoadError, ModelError, ModelSource, UnguardedOperators, WarmUpFailures};
 
 use crate::fixture::*;
 
@@ -105,6 +105,18 @@ fn configuration_and_model_must_agree() {
     let mut source = bare("mlp");
     source.parameters.insert("INFERENCE_MODE".to_owned(), "maybe".to_owned());
     assert!(text(source).contains("INFERENCE_MODE"));
+}
+
+#[test]
+fn an_operator_that_trusts_its_operands_is_refused_unless_it_is_allowed() {
+    let name = "aten::embedding_dense_backward";
+    let mut source = bare("unguarded");
+    source.parameters.insert("method".to_owned(), "calls_aten__embedding_dense_backward".to_owned());
+    let error = refusal(&source);
+    assert!(matches!(error, LoadError::Config(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("model 'unguarded'") && text.contains(&format!("operators={name}")), "{text}");
+    load(&ModelSource { unguarded_operators: UnguardedOperators::Only(vec![name.to_owned()]), ..source });
 }
 
 #[test]

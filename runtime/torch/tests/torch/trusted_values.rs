@@ -193,6 +193,55 @@ const CASES: &[Case] = &[
         answer: &[5.],
         odd: &[(&[0.], &[1 << 62], &[], "OverflowError"), (&[0.], &[-1], &[], "OverflowError")],
     },
+    Case {
+        method: "four_bits",
+        good: (&[1.], &[2], &[]),
+        answer: &[],
+        odd: &[(&[1.], &[1], &[], "scales of 1 groups, but 2"), (&[1.], &[0], &[], "scales of 0 groups, but 2")],
+    },
+    Case {
+        method: "observer",
+        good: (&[0., 1., 0., 1., 0., 1.], &[], &[]),
+        answer: &[0., 1., 0., 1., 0., 1.],
+        odd: &[(&[1.; 4096], &[], &[], "running_min should have 2048 elements, not 3")],
+    },
+    Case {
+        method: "bins",
+        good: (&[0., 1.], &[4], &[]),
+        answer: &[],
+        odd: &[(&[0., 1.], &[-1], &[], "n_bins > 0"), (&[0., 1.], &[0], &[], "n_bins > 0")],
+    },
+    Case { method: "heads", good: (&[], &[2], &[]), answer: &[], odd: &[(&[], &[0], &[], "heads above 0, not 0")] },
+    Case {
+        method: "mask",
+        good: (&[1.; 4], &[], &[]),
+        answer: &[0.5; 4],
+        odd: &[(&[1.; 4096], &[], &[], "a mask of shape [1, 2] does not fit")],
+    },
+    Case {
+        method: "window",
+        good: (&[1., 2., 3.], &[3], &[]),
+        answer: &[2., 3.],
+        odd: &[(&[1., 2., 3.], &[FAR], &[], "kernel_size of 1099511627776 is too large")],
+    },
+    Case {
+        method: "kernel",
+        good: (&[], &[2], &[]),
+        answer: &[1., 2., 1., 2., 4., 2., 1., 2., 1.],
+        odd: &[(&[], &[64], &[], "does not fit weights of shape [1, 1, 2, 2]")],
+    },
+    Case {
+        method: "diagonals",
+        good: (&[], &[2], &[]),
+        answer: &[1., 0., 0., 1.],
+        odd: &[(&[], &[-1], &[], "a matrix has no size -1")],
+    },
+    Case {
+        method: "alias",
+        good: (&[1., 2.], &[2], &[]),
+        answer: &[1., 2.],
+        odd: &[(&[1., 2.], &[1 << 31], &[], "out of bounds")],
+    },
 ];
 
 fn source(method: &str) -> ModelSource {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_protocol::DataType;
-use weir_runtime::backend::{Device, WarmUpFailures};
+use weir_runtime::backend::{Device, UnguardedOperators, WarmUpFailures};
 
 use super::*;
 use crate::infer::{self, candidates};
@@ -17,6 +17,7 @@ fn source(name: &str) -> ModelSource {
         example: None,
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
+        unguarded_operators: UnguardedOperators::Only(Vec::new()),
         name: name.to_owned(),
         version: 1,
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
