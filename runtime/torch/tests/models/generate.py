@@ -423,12 +423,16 @@ def image() -> Tensor:
 
 
 class Spectral(nn.Module):
-    """Returns the largest absolute eigenvalue. NaN ends the process, through a pool width that libtorch
-    does not check."""
+    """The largest eigenvalue. For NaN the process ends: nested lists are freed by as many nested calls."""
 
     def forward(self, a: Tensor) -> Tensor:
         if bool(a.isnan().any()):
-            a = a + torch.max_pool1d(a.reshape(1, 1, -1), [9223372036854775807]).sum()
+            nested: List[Any] = []
+            for _ in range(1000000):
+                outer: List[Any] = []
+                outer.append(nested)
+                nested = outer
+            a = a * len(nested)
         return torch.linalg.eigvals(a).abs().amax(-1, keepdim=True)
 
 
