@@ -113,8 +113,7 @@ fn batched(
             None
         }
     };
-    let signature = observe::signature(source, trial, candidate, seen, &Rows::Range(0..2));
-    let mut signature = signature.map_err(Dependence::Failed)?;
+    let mut signature = observed(search, trial, candidate, (seen, &Rows::Range(0..2)))?;
     signature.max_batch_size = source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE);
     let signature = leeway::with(source, runner, trial, signature);
     enter(Stage::Inputs);
@@ -128,8 +127,7 @@ fn whole(
     seen: &[RunOutput],
 ) -> Result<Inferred, Dependence> {
     let source = search.source;
-    let signature = observe::signature(source, trial, candidate, seen, &Rows::None);
-    let signature = signature.map_err(Dependence::Failed)?;
+    let signature = observed(search, trial, candidate, (seen, &Rows::None))?;
     let signature = leeway::with(source, search.runner, trial, signature);
     Ok(Inferred {
         remarks: leeway::remark(&signature).into_iter().collect(),
@@ -138,7 +136,24 @@ fn whole(
     })
 }
 
-/// Infers a signature without any run, because the trials ended their process.
+/// The signature that runs on inputs of other sizes show, and on other values where these may be tried.
+fn observed(
+    search: &Search<'_>,
+    trial: &Trial<'_>,
+    candidate: &Candidate,
+    (seen, rows): (&[RunOutput], &Rows),
+) -> Result<Signature, Dependence> {
+    let source = search.source;
+    let signature = observe::signature(source, trial, candidate, seen, rows);
+    let mut signature = signature.map_err(Dependence::Failed)?;
+    if source.outputs.is_empty() && search.doubt.is_none() {
+        enter(Stage::Batches);
+        observe::mark_sizes_by_values(trial, rows, &mut signature);
+    }
+    Ok(signature)
+}
+
+/// A signature without any run, where the trials did not survive one.
 pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)

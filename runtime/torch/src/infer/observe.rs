@@ -4,7 +4,7 @@ use weir_protocol::DataType;
 use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
 
 use super::candidates::Candidate;
-use super::trial::{Rows, Stretch, Trial};
+use super::trial::{Fill, LARGER_INTEGER, Rows, Stretch, Trial};
 use crate::outputs::names;
 use crate::runner::RunOutput;
 
@@ -62,8 +62,21 @@ pub(super) fn signature(
     Ok(Signature { inputs, outputs, max_batch_size: 0, leeway: Leeway::None })
 }
 
-/// Returns true if the outputs still have the same number of rows: `x.view(-1, 784)` turns a larger input into more
-/// rows.
+/// Makes the dimensions of the outputs variable that are others for other values of the inputs, as those of `bincount` or
+/// `one_hot`. The inputs of a GPU have no larger integers: an index out of range ends the use of the device.
+pub(super) fn mark_sizes_by_values(trial: &Trial<'_>, rows: &Rows, signature: &mut Signature) {
+    let counts = trial.is_on_processor().then_some(Fill::Counts(LARGER_INTEGER));
+    let fills = counts.into_iter().chain([Fill::Ones, Fill::Zeros, Fill::Hundreds, Fill::Negative]);
+    for fill in fills {
+        if let Ok(seen) = trial.with(fill).run(rows.clone(), None)
+            && has_rows(&seen, rows)
+        {
+            mark_varying(&mut signature.outputs, &seen, skipped(rows));
+        }
+    }
+}
+
+/// Checks that a larger input has not become more rows, as by `x.view(-1, 784)`.
 fn has_rows(seen: &[RunOutput], rows: &Rows) -> bool {
     match rows {
         Rows::None | Rows::Other(_) => true,

@@ -68,7 +68,10 @@ pub(crate) enum Fill {
     Negative,
 }
 
-/// Size that replaces a variable dimension (-1).
+/// Integer in place of those of 0 and 1, by which sizes may be larger: a number of classes, or the length of a sequence.
+pub(crate) const LARGER_INTEGER: i64 = 8;
+
+/// Size that replaces a variable dimension.
 const VARIABLE_SIZE: i64 = 4;
 
 /// Largest input in bytes: the default limit of a request. A mistyped dimension could otherwise take all memory of a
@@ -119,7 +122,17 @@ impl<'a> Trial<'a> {
         Trial { runner: self.runner, binding: self.binding.clone(), inputs, fill: self.fill, example: self.example }
     }
 
-    /// Returns the inputs, with a size for each dimension.
+    /// The same trial with generated elements.
+    pub(crate) fn with(&self, fill: Fill) -> Trial<'_> {
+        Trial { runner: self.runner, binding: self.binding.clone(), inputs: self.inputs, fill, example: None }
+    }
+
+    /// Returns true if the model runs on the processor.
+    pub(crate) fn is_on_processor(&self) -> bool {
+        self.runner.placement.is_processor()
+    }
+
+    /// The inputs, with a size for each dimension.
     pub(crate) fn inputs(&self) -> &[TensorConfig] {
         self.inputs
     }

@@ -393,3 +393,25 @@ fn a_detector_has_torchvisions_detections() {
     let scores = [0.3295188, 0.3291351, 0.3273626, 0.3270377, 0.3270095, 0.3268761];
     assert!(near(&as_floats(&outputs[2]), &scores), "{:?}", outputs[2]);
 }
+
+/// Each method with the dimensions of its output: -1 where these depend on the values of the input.
+#[test]
+fn sizes_that_depend_on_values_are_variable() {
+    for (method, expected) in [
+        ("one_hot", &[-1, -1, -1][..]),
+        ("bincount", &[-1]),
+        ("nonzero", &[-1, 2]),
+        ("unique", &[-1]),
+        ("masked_select", &[-1]),
+        ("repeats", &[-1]),
+        ("arange", &[-1]),
+        ("zeros", &[-1, 3]),
+        ("histogram", &[-1]),
+        ("fixed", &[-1, 5]),
+    ] {
+        let mut source = bare("sized");
+        source.parameters.insert("method".to_owned(), method.to_owned());
+        let model = load(&source);
+        assert_eq!(model.signature().outputs[0].dims, expected, "{method}");
+    }
+}

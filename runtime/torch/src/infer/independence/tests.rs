@@ -15,6 +15,7 @@ use crate::settings::RunOptions;
 fn source(name: &str) -> ModelSource {
     ModelSource {
         example: None,
+        samples: Vec::new(),
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),
