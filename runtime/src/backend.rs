@@ -81,7 +81,16 @@ pub struct WarmUpInput {
     pub most_rows: usize,
 }
 
-/// Handling of a model whose configuration contradicts its actual inputs or outputs (`--warm-up-failures`).
+/// A sample of `model_warmup`: a request that the configuration has the server run before the model is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmUpSample {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Names and contents of its inputs, with all rows.
+    pub inputs: Vec<(String, Part)>,
+}
+
+/// Handling of a model whose configuration contradicts what it takes or returns (`--warm-up-failures`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarmUpFailures {
     /// The load fails, because every request would fail too.
@@ -226,7 +235,10 @@ pub struct ModelSource {
     /// Inputs of a request that the model answers, if an example file has one. Not serialised.
     #[serde(skip)]
     pub example: Option<Vec<Tensor>>,
-    /// Configured padding buckets, ascending; empty if requests are not padded.
+    /// The samples of `model_warmup`. Serialised without them.
+    #[serde(skip)]
+    pub samples: Vec<WarmUpSample>,
+    /// The padding buckets of the configuration, ascending; empty where requests are not padded.
     pub buckets: Vec<usize>,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,

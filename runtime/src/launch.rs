@@ -8,7 +8,7 @@ mod samples;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_protocol::Tensor;
 use weir_protocol::grpc::proto;
 
-use crate::backend::{Backend, Device, LoadError, Model, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures};
-use crate::config::ModelConfig;
-use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpPlan};
+use crate::backend::{
+    Backend, Device, LoadError, Model, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures, WarmUpSample,
+};
+use crate::config::{ModelConfig, Warmup};
+use crate::engine::{BatchLimit, Engine, EngineSpec, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
 use capacity::{Capacity, CapacityShare};
 pub(crate) use oversight::Oversight;
+pub use samples::sample_batch;
 
 /// Launches model versions on the available backends.
 pub(crate) struct Launcher {
@@ -98,7 +101,10 @@ impl Launcher {
         let started = now();
         let devices: Vec<Device> = config.instance_groups.iter().flat_map(|group| group.devices()).collect();
         let example = example::read(source, self.options.example.as_deref())?;
-        let model = self.backend(&config.backend)?.load(&self.model_source(source, &config, &devices, example))?;
+        let samples = config.warmups.iter().map(|warmup| samples::read(warmup, &source.model_dir));
+        let samples = samples.collect::<Result<Vec<_>, _>>()?;
+        let model_source = ModelSource { samples, ..self.model_source(source, &config, &devices, example) };
+        let model = self.backend(&config.backend)?.load(&model_source)?;
         let signature = model.signature().clone();
         let doubt = model.doubt().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
@@ -108,7 +114,7 @@ impl Launcher {
             policy: policy::of(&config, self.options.max_queued),
             devices,
             labels: labels(&interface, &source.labels),
-            warm_up: self.warm_up(&config, &interface, model.as_ref(), &source.model_dir)?,
+            warm_up: self.warm_up(&config, &interface, model.as_ref(), &model_source.samples)?,
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
@@ -128,10 +134,13 @@ impl Launcher {
         config: &ModelConfig,
         interface: &Interface,
         model: &dyn Model,
-        model_dir: &Path,
+        samples: &[WarmUpSample],
     ) -> Result<WarmUpPlan, LoadError> {
-        let sample = |warmup| samples::sample(warmup, interface, model_dir);
-        let samples = config.warmups.iter().map(sample).collect::<Result<Vec<_>, _>>()?;
+        let sample = |(warmup, read): (&Warmup, &WarmUpSample)| {
+            let job = Arc::new(samples::job(read, interface)?);
+            Ok(Sample { name: warmup.name.clone(), count: warmup.count, job })
+        };
+        let samples = config.warmups.iter().zip(samples).map(sample).collect::<Result<Vec<_>, LoadError>>()?;
         let sizes = if self.options.warm_up.is_zero() { WarmUp::Needless } else { model.warm_up() };
         Ok(WarmUpPlan { samples, sizes, budget: self.options.warm_up })
     }
@@ -146,6 +155,7 @@ impl Launcher {
         let padding = config.padding.as_ref();
         ModelSource {
             example,
+            samples: Vec::new(),
             name: source.name.clone(),
             version: source.version,
             path: source.path.clone(),

@@ -33,6 +33,7 @@ mod small_file;
 mod statistics;
 
 pub use batch::check_answer;
+pub use launch::sample_batch;
 pub use repository::check_models;
 
 /// Internals for the benchmarks and for the tests that generate documentation; not a stable interface.

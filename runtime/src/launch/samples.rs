@@ -1,52 +1,74 @@
 //! Builds jobs from the samples of `model_warmup`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source};
 
-use crate::backend::LoadError;
+use crate::backend::{Batch, LoadError, Part, Signature, WarmUpSample};
 use crate::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
-use crate::engine::Sample;
 use crate::interface::Interface;
+use crate::job::Job;
 use crate::request::NoSharedMemory;
 use crate::small_file;
 
 /// Name of the folder of input files, next to the version directories.
 const FOLDER: &str = "warmup";
 
-/// Turns a sample into a job, validated like a client's request.
-pub(super) fn sample(warmup: &Warmup, interface: &Interface, model_dir: &Path) -> Result<Sample, LoadError> {
-    let failed = |what: String| LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name));
+/// Reads the inputs of a sample.
+pub(super) fn read(warmup: &Warmup, model_dir: &Path) -> Result<WarmUpSample, LoadError> {
     let mut inputs = Vec::with_capacity(warmup.inputs.len());
     for (name, input) in &warmup.inputs {
-        let input = self::input(name, input, warmup.batch_size, model_dir);
-        inputs.push(input.map_err(|what| failed(format!("has input '{name}' {what}")))?);
+        let part = part(input, warmup.batch_size, model_dir);
+        let part = part.map_err(|what| failed(&warmup.name, &format!("has input '{name}' {what}")))?;
+        inputs.push((name.clone(), part));
     }
+    Ok(WarmUpSample { name: warmup.name.clone(), inputs })
+}
+
+/// Turns a sample into a job, checked like any client's request.
+pub(super) fn job(sample: &WarmUpSample, interface: &Interface) -> Result<Job, LoadError> {
+    let input = |(name, part): &(String, Part)| Input {
+        name: name.clone(),
+        datatype: part.datatype,
+        shape: part.shape.clone(),
+        source: Source::Inline(part.data.clone()),
+    };
     let request = InferRequest {
         model: interface.model.clone(),
         version: String::new(),
         id: String::new(),
         parameters: Parameters::new(),
-        inputs,
+        inputs: sample.inputs.iter().map(input).collect(),
         outputs: Vec::new(),
         default_delivery: Delivery::Binary,
     };
-    let accepted = interface
-        .accept(request, &NoSharedMemory)
-        .map_err(|error| failed(format!("does not fit the model: {error}")))?;
-    Ok(Sample { name: warmup.name.clone(), count: warmup.count, job: Arc::new(accepted.job) })
+    let accepted = interface.accept(request, &NoSharedMemory);
+    let accepted = accepted.map_err(|error| failed(&sample.name, &format!("does not fit the model: {error}")))?;
+    Ok(accepted.job)
 }
 
-fn input(name: &str, given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<Input, String> {
+/// Makes the batch by which a sample runs, without padding.
+///
+/// # Errors
+/// [`LoadError::Warmup`] if the sample does not fit the signature.
+pub fn sample_batch(model: &str, signature: &Signature, sample: &WarmUpSample) -> Result<Batch, LoadError> {
+    let interface = Interface { model: model.to_owned(), signature: signature.clone(), padding: None };
+    let job = job(sample, &interface)?;
+    let batch = interface.gather(std::slice::from_ref(&job));
+    batch.map_err(|error| failed(&sample.name, &format!("does not fit the model: {error}")))
+}
+
+fn failed(sample: &str, what: &str) -> LoadError {
+    LoadError::Warmup(format!("warm-up sample '{sample}' {what}"))
+}
+
+fn part(given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<Part, String> {
     let rows = (batch_size > 0).then_some(batch_size as i64);
     let dims: Vec<i64> = rows.into_iter().chain(given.shape.signed()).collect();
     let shape = Shape::new(&dims).map_err(|error| error.to_string())?;
     let row = row(given, model_dir)?;
-    let data = Bytes::from(row.repeat(batch_size.max(1)));
-    let source = Source::Inline(data);
-    Ok(Input { name: name.to_owned(), datatype: given.datatype, shape, source })
+    Ok(Part { shape, datatype: given.datatype, data: Bytes::from(row.repeat(batch_size.max(1))) })
 }
 
 fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {

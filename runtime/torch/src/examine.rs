@@ -1,5 +1,6 @@
 //! The trial of a load: the work of the child process, and the server's verdict from its reports.
 
+mod samples;
 mod verdicts;
 
 use std::sync::Arc;
@@ -7,15 +8,15 @@ use std::sync::Arc;
 use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, STACK_OF_MODELS, Signature, WarmUpInput};
 
-use crate::infer::{Inferred, independence};
+use crate::infer::{self, Inferred, independence};
 use crate::instance::{Plan, TorchInstance};
 use crate::peak_memory::PeakMemory;
 use crate::remark::Remark;
 use crate::runner::Runner;
-use crate::sandbox::{self, End, Report, Request, Sandbox, Stage, enter, report};
+use crate::sandbox::{self, End, Report, Request, Sandbox, Scope, Stage, enter, report};
 use crate::settings::{FORWARD, Settings};
 use crate::startup::TrimWhenDropped;
-use crate::warm_up::{self, RunnableInput};
+use crate::warm_up::{self, RunnableInput, contradiction};
 use crate::weights::Weights;
 use crate::{cuda, op_libraries, optimize, plan, process};
 use verdicts::Key;
@@ -61,6 +62,11 @@ pub(crate) fn examine(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSour
         let (second, _) = attempt(sandbox, &request)?;
         verdict = verdict.followed_by(second);
     }
+    if verdict.signature.is_none() && !source.samples.is_empty() {
+        request.doubt.clone_from(&verdict.doubt);
+        request.scope = Scope::Samples;
+        attempt(sandbox, &request)?;
+    }
     if let Some(key) = key.filter(|_| !verdict.is_passing) {
         verdicts.keep(key, &verdict);
     }
@@ -97,6 +103,10 @@ fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), Loa
         }
         (End::Died(how), Stage::Load) => {
             return Err(LoadError::File(format!("model file '{file}' cannot be loaded: the trial of it {how}")));
+        }
+        (End::Died(how) | End::Lost(how), Stage::Sample(index)) => {
+            let name = request.source.samples.get(index).map_or("", |sample| &sample.name);
+            return Err(LoadError::Warmup(format!("warm-up sample '{name}' failed: the trial of it {how}")));
         }
         (End::Died(how), Stage::Inputs | Stage::Batches | Stage::WarmUp) => {
             verdict.remarks.push(in_doubt(&how));
@@ -163,7 +173,7 @@ pub(crate) fn serve() -> i32 {
 }
 
 fn examine_here(request: Request) -> Result<(), LoadError> {
-    let doubt = request.doubt.clone();
+    let (doubt, scope) = (request.doubt.clone(), request.scope);
     let source = request.into_source();
     let source = source.map_err(|error| LoadError::Config(error.to_string()))?;
     enter(Stage::Load);
@@ -182,11 +192,19 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     let source = ModelSource { devices: vec![first], ..source };
     let weights = Weights::load(&source, &settings)?;
     let runner = plan::runner(&settings, weights.on(first)?, first)?;
+    if scope == Scope::Samples {
+        let signature = infer::in_doubt(&source, &runner, doubt.as_deref().unwrap_or_default())?;
+        let plan = plan::bind(&source, &runner, signature)?;
+        samples::run(&source, &mut instance(&runner, &Arc::new(plan)));
+        return Ok(());
+    }
     enter(Stage::Inputs);
     let inferred = plan::signature(&source, &runner, doubt.as_deref())?;
     let plan = plan::bind(&source, &runner, inferred.signature.clone())?;
     inferred.remarks.iter().cloned().for_each(remark);
     report(&Report::Signature(plan.signature.clone()));
+    let plan = Arc::new(plan);
+    samples::run(&source, &mut instance(&runner, &plan));
     if plan.signature.leeway == Leeway::Everything {
         return Ok(()); // a model with a guessed signature cannot be warmed up
     }
@@ -199,10 +217,9 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
 fn try_warm_up(
     source: &ModelSource,
     settings: &Settings,
-    (runner, plan): (Runner, Plan),
+    (runner, plan): (Runner, Arc<Plan>),
     inferred: Inferred,
 ) -> Result<(), LoadError> {
-    let plan = Arc::new(plan);
     let mut instance = instance(&runner, &plan);
     let found = match warm_up::find(source, &mut instance, inferred.ran) {
         Ok(found) => found,
@@ -211,6 +228,10 @@ fn try_warm_up(
             return Ok(());
         }
     };
+    if let Some(complaints) = contradiction::find(source, &mut instance, &found) {
+        remark(complaints.judge(source)?);
+        return Ok(());
+    }
     if settings.method == FORWARD
         && let Some(module) = optimize::faster_module(source, &runner, &found)
     {

@@ -29,8 +29,8 @@ use weir_runtime::backend::LoadError;
 use crate::stopwatch::Stopwatch;
 use fork_server::ForkServer;
 
-pub(crate) use limits::{limit_memory, limited, set_threads};
-pub(crate) use message::{Report, Request, Stage, WarmUpData};
+pub(crate) use limits::{limit_memory, limited, limited_to, set_threads};
+pub(crate) use message::{Report, Request, Scope, Stage, WarmUpData};
 pub(crate) use progress::{enter, report, request};
 
 /// Argument that makes the program a fork server on its standard input.

@@ -242,6 +242,7 @@ mod tests {
         let sharing = sharing.map(|value| ("ENABLE_WEIGHT_SHARING".to_owned(), value.to_owned()));
         let source = ModelSource {
             example: None,
+            samples: Vec::new(),
             buckets: Vec::new(),
             warm_up_failures: weir_runtime::backend::WarmUpFailures::Refuse,
             unguarded_operators: weir_runtime::backend::UnguardedOperators::Only(Vec::new()),

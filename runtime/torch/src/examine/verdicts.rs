@@ -39,6 +39,8 @@ impl Key {
         serde_json::to_vec(&asked).ok()?.hash(&mut hasher);
         let example = request.source.example.iter().flatten();
         example.for_each(|tensor| tensor.data().hash(&mut hasher));
+        let samples = request.source.samples.iter().flat_map(|sample| &sample.inputs);
+        samples.for_each(|(_, part)| part.data.hash(&mut hasher));
         Some(Self { digest: model_file::digest(&request.source.path)?, request: hasher.finish() })
     }
 }

@@ -80,7 +80,18 @@ pub(crate) fn limited<T, E>(rows: usize, run: impl FnOnce() -> Result<T, E>) -> 
     done
 }
 
-/// Returns the CPU time limit of a run, from the longest row so far.
+/// Makes a run that ends a child by `SIGPROF` if it takes more processor time than that.
+pub(crate) fn limited_to<T>(time: Duration, run: impl FnOnce() -> T) -> T {
+    if LONGEST_ROW.load(Ordering::Relaxed) == 0 {
+        return run();
+    }
+    set_timer(time * THREADS.load(Ordering::Relaxed) as u32);
+    let done = run();
+    set_timer(Duration::ZERO);
+    done
+}
+
+/// The processor time of a run, by that of the longest row so far.
 fn longest_run(longest_row: Option<Duration>, rows: usize) -> Duration {
     match longest_row {
         None => BEFORE_ANY,

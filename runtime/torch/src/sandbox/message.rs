@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Shape, Tensor};
-use weir_runtime::backend::{LoadError, ModelSource, Part, Signature, WarmUpInput};
+use weir_runtime::backend::{LoadError, ModelSource, Part, Signature, WarmUpInput, WarmUpSample};
 
 use crate::remark::Remark;
 
@@ -22,6 +22,24 @@ pub(crate) struct Request {
     pub(crate) doubt: Option<String>,
     /// The tensors of the source's example, which the JSON text of `source` leaves out.
     pub(crate) example: Option<Vec<TensorData>>,
+    /// The samples of the source.
+    pub(crate) samples: Vec<SampleData>,
+    pub(crate) scope: Scope,
+}
+
+/// The runs that a child is to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Scope {
+    All,
+    /// Those of the samples alone, where an earlier child did not get so far.
+    Samples,
+}
+
+/// A [`WarmUpSample`], as messages have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SampleData {
+    name: String,
+    inputs: Vec<TensorData>,
 }
 
 /// The stage of a trial that a child has entered.
@@ -33,7 +51,9 @@ pub(crate) enum Stage {
     Inputs,
     /// The child runs rows beside other rows, including NaN and huge numbers.
     Batches,
-    /// The signature is known, and the child tries the warm-up runs.
+    /// The signature is known, and the sample of that index is run.
+    Sample(usize),
+    /// Runs before readiness are tried.
     WarmUp,
 }
 
@@ -153,16 +173,36 @@ impl Request {
             source: source.clone(),
             doubt: None,
             example: example.map(|tensors| tensors.iter().map(TensorData::of).collect()),
+            samples: source.samples.iter().map(SampleData::of).collect(),
+            scope: Scope::All,
         }
     }
 
-    /// Returns the source with its example.
+    /// The source with its example and its samples.
     pub(crate) fn into_source(self) -> io::Result<ModelSource> {
         let tensors = self.example.map(|tensors| {
             let tensors = tensors.into_iter().map(TensorData::into_tensor);
             tensors.collect::<io::Result<Vec<_>>>()
         });
-        Ok(ModelSource { example: tensors.transpose()?, ..self.source })
+        let samples = self.samples.into_iter().map(SampleData::into_sample);
+        let samples = samples.collect::<io::Result<Vec<_>>>()?;
+        Ok(ModelSource { example: tensors.transpose()?, samples, ..self.source })
+    }
+}
+
+impl SampleData {
+    fn of(sample: &WarmUpSample) -> Self {
+        let inputs = sample.inputs.iter();
+        let inputs = inputs.map(|(name, part)| TensorData { name: name.clone(), ..TensorData::of_part(part) });
+        Self { name: sample.name.clone(), inputs: inputs.collect() }
+    }
+
+    fn into_sample(self) -> io::Result<WarmUpSample> {
+        let inputs = self.inputs.into_iter().map(|mut input| {
+            let name = std::mem::take(&mut input.name);
+            Ok((name, input.into_part()?))
+        });
+        Ok(WarmUpSample { name: self.name, inputs: inputs.collect::<io::Result<_>>()? })
     }
 }
 
@@ -228,7 +268,8 @@ pub(super) trait Message: Serialize + DeserializeOwned {
 
 impl Message for Request {
     fn tensors(&mut self) -> Vec<&mut TensorData> {
-        self.example.iter_mut().flatten().collect()
+        let samples = self.samples.iter_mut().flat_map(|sample| &mut sample.inputs);
+        self.example.iter_mut().flatten().chain(samples).collect()
     }
 }
 

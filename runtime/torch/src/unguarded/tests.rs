@@ -21,6 +21,7 @@ fn source(allowed: UnguardedOperators) -> ModelSource {
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
         example: None,
+        samples: Vec::new(),
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: allowed,

@@ -33,6 +33,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
         example: None,
+        samples: Vec::new(),
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{Backend, Device, Leeway, LoadError, Model, ModelSource, WarmUp, WarmUpInput};
+use weir_runtime::backend::{
+    Backend, Device, Leeway, LoadError, Model, ModelSource, Part, TensorConfig, WarmUp, WarmUpFailures, WarmUpInput,
+    WarmUpSample,
+};
 use weir_runtime_torch::TorchBackend;
 
 use crate::fixture::*;
@@ -38,7 +41,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
     let identity: Vec<f32> = (0..16).map(|n| if n % 5 == 0 { 2.0 } else { 0.0 }).collect();
     let bare = load(&bare("spectral"));
     assert_eq!(bare.signature().max_batch_size, 0);
-    let said = "in doubt: the trial ended its process by signal 11 (SIGSEGV)";
+    let said = "in doubt: the trial ended its process by signal 6 (SIGABRT)";
     assert_eq!(doubt(&bare), said);
     assert_eq!(answer(&bare, &[1, 4, 4], "a", &identity), [2.0]);
     assert_eq!(warm_up(&bare).len(), 1);
@@ -59,14 +62,35 @@ fn a_model_that_odd_values_hang_is_served_in_doubt() {
     assert_eq!(answer(&bare, &shape, "x", &[4.0]), [2.0]);
 }
 
-/// A second load of the same contents under another path needs no trial, because the verdict is cached.
+#[test]
+fn a_sample_that_ends_its_process_fails_the_load_and_nothing_else() {
+    let sample = |name: &str, input: &str, shape: &[i64], data: &[f32]| {
+        let shape = weir_protocol::Shape::new(shape).unwrap();
+        let part = Part { shape, datatype: F, data: floats(data) };
+        WarmUpSample { name: name.to_owned(), inputs: vec![(input.to_owned(), part)] }
+    };
+    let good = sample("good", "a", &[1, 4, 4], &[1.0; 16]);
+    let ends = sample("ends", "a", &[1, 4, 4], &[f32::NAN; 16]);
+    let spectral = |samples| ModelSource {
+        samples,
+        warm_up_failures: WarmUpFailures::Allow,
+        ..one_input("spectral", "a", &[4, 4], &[1])
+    };
+    assert_eq!(warm_up(&load(&spectral(vec![good.clone()]))).len(), 1);
+    let error = refusal(&spectral(vec![good, ends]));
+    assert!(matches!(error, LoadError::Warmup(_)), "{error}");
+    let said = "warm-up sample 'ends' failed: the trial of it ended its process by signal 6";
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+/// The second load of the same contents, under another name, needs no trial: it would be the same.
 #[test]
 fn a_verdict_is_kept_by_the_contents_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let backend = TorchBackend::with_program(env!("CARGO_BIN_EXE_weir-runtime").into());
     let first = one_input("spectral", "a", &[4, 4], &[1]);
     let model = backend.load(&first).unwrap();
-    assert!(doubt(&model).contains("SIGSEGV"));
+    assert!(doubt(&model).contains("SIGABRT"));
     let moved = folder.path().join("model.pt");
     std::fs::copy(&first.path, &moved).unwrap();
     let second = ModelSource { path: moved, ..first };
@@ -166,6 +190,32 @@ fn a_configuration_that_contradicts_the_model_is_refused() {
         assert!(matches!(error, LoadError::Warmup(_)), "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
+}
+
+#[test]
+fn a_configured_output_size_that_no_answer_has_is_refused_where_inputs_vary() {
+    let bags = |input: &[i64], output: &[i64]| {
+        configured("sized", 0, vec![tensor("x", DataType::Int64, input)], vec![tensor("y", DataType::Int64, output)])
+    };
+    let of = |method: &str, source: ModelSource| {
+        let parameters = [("method".to_owned(), method.to_owned())].into();
+        let outputs = vec![TensorConfig { name: "OUTPUT__0".to_owned(), ..source.outputs[0].clone() }];
+        ModelSource { parameters, outputs, ..source }
+    };
+    for (source, said) in [
+        (one_input("encoder", "x", &[-1, 32], &[-1, 31]), "where the configuration says [-1, 31]"),
+        (of("fixed", bags(&[-1], &[-1, 4])), "5], where the configuration says [-1, 4]"),
+    ] {
+        let error = refusal(&source);
+        assert!(matches!(error, LoadError::Warmup(_)), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+        load(&ModelSource { warm_up_failures: WarmUpFailures::Allow, ..source });
+    }
+    // Clients that send inputs of ten elements, or numbers below ten, get what the configuration says.
+    load(&one_input("identity", "x", &[-1], &[10]));
+    load(&of("bincount", bags(&[-1], &[10])));
+    load(&of("bincount", bags(&[6], &[10])));
+    load(&of("one_hot", bags(&[6], &[6, 10])));
 }
 
 #[test]

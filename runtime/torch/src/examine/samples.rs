@@ -1,0 +1,27 @@
+//! Runs of the samples of `model_warmup` in a child, before the server repeats them.
+
+use std::time::Duration;
+
+use weir_runtime::backend::{Instance, ModelSource};
+use weir_runtime::sample_batch;
+
+use crate::instance::TorchInstance;
+use crate::sandbox::{Stage, enter, limited_to};
+
+/// Processor time of a sample. Its values are the operator's own, so it may take far longer than made-up inputs.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Runs each sample once, on a copy of a model that its runs change. The server, which repeats them, reports the errors.
+pub(super) fn run(source: &ModelSource, instance: &mut TorchInstance) {
+    let mut copy = instance.rehearsal().ok().flatten();
+    for (index, sample) in source.samples.iter().enumerate() {
+        let Ok(batch) = sample_batch(&source.name, &instance.plan.signature, sample) else {
+            continue;
+        };
+        enter(Stage::Sample(index));
+        let _ = limited_to(LONGEST, || match &mut copy {
+            Some(copy) => copy.run(&batch),
+            None => instance.run(&batch),
+        });
+    }
+}
