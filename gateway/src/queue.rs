@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, Outlook, Replica, ReplicaLoad, ReplicaLoads, RevisionName};
-use weir_ops::failure_log::FailureLog;
+use weir_serve::failure_log::FailureLog;
 
 use crate::clock::now;
 use crate::error::GatewayError;

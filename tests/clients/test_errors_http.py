@@ -420,3 +420,21 @@ def test_slow_client_delays_no_other(server):
     assert server.infer("add_sub", wire.add_sub()).status == 200
     assert stopwatch.seconds() < 2
     connection.close()
+
+
+@pytest.mark.parametrize(
+    "head, status, what",
+    [
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414, "the URL of the request is"),
+        (
+            b"GET /v2 HTTP/1.1\r\nHost: models.tests\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
+            431,
+            "the URL and the headers of the request are together",
+        ),
+    ],
+)
+def test_a_head_that_is_too_long_is_refused_with_a_sentence(server, head, status, what):
+    answer = wire.raw(server.http_port, head)
+    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert wire.status_of(answer) == status
+    assert body == {"error": f"{what} longer than 64 KiB: send long values in the body"}

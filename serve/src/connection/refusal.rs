@@ -56,7 +56,7 @@ impl HeadSize {
             ),
         };
         let limit = max >> 10;
-        Some((cause, response(status, &format!("{what} longer than {limit} KiB: send what is long in the body"))))
+        Some((cause, response(status, &format!("{what} longer than {limit} KiB: send long values in the body"))))
     }
 }
 
