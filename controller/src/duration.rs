@@ -1,4 +1,7 @@
 //! Durations in Go's notation, as in annotations.
+//!
+//! No library of this workspace reads this notation. kube's `Duration` panics if a number is too large, and jiff refuses
+//! fractions such as `1.5h30m`.
 
 use std::time::Duration;
 
@@ -34,7 +37,9 @@ mod tests {
 
     #[test]
     fn reads_go_notation() {
-        for (text, ms) in [("500ms", 500), ("55s", 55_000), ("1m30s", 90_000), ("1.5h", 5_400_000)] {
+        for (text, ms) in
+            [("500ms", 500), ("55s", 55_000), ("1m30s", 90_000), ("1.5h", 5_400_000), ("1.5h30m", 7_200_000)]
+        {
             assert_eq!(parse(text), Some(Duration::from_millis(ms)), "{text}");
         }
         assert_eq!(parse("0"), Some(Duration::ZERO));

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::civil::Date;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::Offset;
+
 /// Microseconds since 1970, or since the beginning from which a log counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timestamp(i64);
@@ -51,8 +56,6 @@ impl TimeUnit {
     }
 }
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
 impl Timestamp {
     /// Parses a number of seconds, milliseconds, microseconds or nanoseconds since 1970, an RFC 3339 time (a blank may
     /// replace the `T`; without a zone it is UTC), or the date of an access log.
@@ -87,125 +90,61 @@ fn number(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
     (micros.abs() <= 1e17).then(|| micros.round() as i64)
 }
 
+/// Parses a date with its time of day and zone, in microseconds since 1970.
 fn date(text: &str) -> Option<i64> {
-    let (day, rest) = dated(text).or_else(|| yearless(text))?;
-    let seconds: f64 = day as f64 * 86_400.0 + clock(rest.get(..8)?)?;
-    let (fraction, zone) = fraction(rest.get(8..)?)?;
-    let seconds = seconds - offset(zone.trim())?;
-    Some((seconds * 1e6) as i64 + (fraction * 1e6).round() as i64)
+    let (day, clock) = dated(text).or_else(|| yearless(text))?;
+    // jiff reads decimals after a point only.
+    let clock = clock.replacen(',', ".", 1);
+    let (time, zone) = prefix("%H:%M:%S%.f", &clock)?;
+    let at = offset(zone.trim())?.to_timestamp(day.to_datetime(time.to_time().ok()?));
+    at.ok().map(jiff::Timestamp::as_microsecond)
 }
 
-/// Returns the day, in days since 1970, and the following time of day.
-fn dated(text: &str) -> Option<(i64, &str)> {
-    match text.split_once('/') {
-        Some((day, rest)) if day.len() <= 2 => access_day(day, rest),
-        _ => {
-            let rest = text.get(11..)?;
-            let rest = rest.strip_prefix("- ").unwrap_or(rest);
-            Some((civil_day(text.get(..10)?)?, rest))
-        }
-    }
+/// Formats of a date: RFC 3339, Go's loggers and nginx, access logs.
+const DATES: [&str; 3] = ["%Y-%m-%d", "%Y/%m/%d", "%d/%b/%Y"];
+
+/// Parses a date with a year; returns it with the following time of day.
+fn dated(text: &str) -> Option<(Date, &str)> {
+    let (parts, rest) = DATES.iter().find_map(|format| prefix(format, text))?;
+    let day = parts.to_date().ok().filter(|day| (1900..=5000).contains(&day.year()))?;
+    // A `T`, a blank or a colon stands between date and time of day; gin writes a dash between two blanks.
+    let rest = rest.strip_prefix(|_: char| true)?;
+    Some((day, rest.strip_prefix("- ").unwrap_or(rest)))
 }
 
 /// Year of dates without one. It is not a leap year: 29 February is refused rather than misplaced.
-const ANY_YEAR: i64 = 2001;
+const ANY_YEAR: i16 = 2001;
 
 /// Parses dates without a year: of journals, `Oct  9 13:55:36`, and of Kubernetes' and Triton's logs, `I1009
 /// 13:55:36.000000`.
-fn yearless(text: &str) -> Option<(i64, &str)> {
-    let (first, rest) = text.split_once(' ')?;
-    let number = first.strip_prefix(['I', 'W', 'E', 'F']);
-    if let Some(number) = number.filter(|number| number.len() == 4) {
-        let (month, day) = (digits(number.get(..2)?)?, digits(number.get(2..)?)?);
-        return Some((days(ANY_YEAR, month, day)?, rest));
-    }
-    let (day, rest) = rest.trim_start().split_once(' ')?;
-    Some((days(ANY_YEAR, month(first)?, digits(day)?)?, rest))
+fn yearless(text: &str) -> Option<(Date, &str)> {
+    let numeric = text.strip_prefix(['I', 'W', 'E', 'F']).and_then(|day| prefix("%m%d", day));
+    let (mut parts, rest) = numeric.or_else(|| prefix("%b %d", text))?;
+    parts.set_year(Some(ANY_YEAR)).ok()?;
+    Some((parts.to_date().ok()?, rest.strip_prefix(' ')?))
 }
 
-/// Parses `10/Oct/2025:13:55:36 -0700`, split at its first slash.
-fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
-    let (month, rest) = rest.split_once('/')?;
-    let (year, rest) = rest.split_once(':')?;
-    let day = days(digits(year)?, self::month(month)?, digits(day)?)?;
-    Some((day, rest))
+/// Parses the beginning of a text; returns the parsed parts with the remaining text.
+fn prefix<'a>(format: &str, text: &'a str) -> Option<(BrokenDownTime, &'a str)> {
+    let (parts, length) = BrokenDownTime::parse_prefix(format, text).ok()?;
+    Some((parts, text.get(length..)?))
 }
 
-fn month(name: &str) -> Option<i64> {
-    let index = MONTHS.iter().position(|month| *month == name)?;
-    Some(index as i64 + 1)
-}
-
-/// Returns the days since 1970 of `2025-10-10` or `2025/10/10`.
-fn civil_day(text: &str) -> Option<i64> {
-    let mut parts = text.split(['-', '/']);
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    days(digits(year)?, digits(month)?, digits(day)?)
-}
-
-/// Returns the days since 1970 of a date in the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + i64::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    let fits = (1900..=5000).contains(&year) && (1..=12).contains(&month);
-    if !fits || !(1..=length).contains(&day) {
-        return None;
-    }
-    // Years begin in March here, so that the leap day is the last day of a year.
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let century = year / 100;
-    Some(year * 365 + year / 4 - century + century / 4 + of_year - 719_468)
-}
-
-/// Returns the seconds since midnight of `13:55:36`.
-fn clock(text: &str) -> Option<f64> {
-    let mut parts = text.split(':');
-    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
-    let (hours, minutes, seconds) = (digits(hours)?, digits(minutes)?, digits(seconds)?);
-    let fits = hours < 24 && minutes < 60 && seconds <= 60 && parts.next().is_none();
-    fits.then_some((hours * 3600 + minutes * 60 + seconds) as f64)
-}
-
-/// Parses a fraction of a second after `.` or `,`; returns it with the remaining text.
-fn fraction(text: &str) -> Option<(f64, &str)> {
-    let Some(rest) = text.strip_prefix(['.', ',']) else {
-        return Some((0.0, text));
-    };
-    let end = rest.find(|c: char| !c.is_ascii_digit());
-    let (number, zone) = rest.split_at(end.unwrap_or(rest.len()));
-    Some((format!("0.{number}").parse().ok()?, zone))
-}
-
-/// Returns the offset in seconds of a zone such as `Z`, `+01:00` or `-0700`; an empty zone is UTC. A name may follow,
-/// as in `+0000 UTC` or `+01:00[Europe/Paris]`.
-fn offset(zone: &str) -> Option<f64> {
+/// Returns the offset of a zone such as `Z`, `+01:00` or `-0700`; an empty zone is UTC. A name may follow, as in `+0000
+/// UTC` or `+01:00[Europe/Paris]`.
+fn offset(zone: &str) -> Option<Offset> {
     let bracket = zone.strip_suffix(']').and_then(|zone| zone.split_once('['));
     let zone = bracket.map_or(zone, |(zone, _)| zone);
     let zone = zone.strip_suffix(" UTC").unwrap_or(zone);
-    if matches!(zone, "" | "Z" | "z" | "UTC" | "GMT") {
-        return Some(0.0);
+    match zone {
+        "" | "Z" | "z" | "UTC" | "GMT" => Some(Offset::UTC),
+        _ if zone.starts_with(['+', '-']) => ZONES.parse_time_zone(zone).ok()?.to_fixed_offset().ok(),
+        _ => None,
     }
-    let (sign, rest) = match zone.split_at_checked(1)? {
-        ("+", rest) => (1.0, rest),
-        ("-", rest) => (-1.0, rest),
-        _ => return None,
-    };
-    let rest = rest.replace(':', "");
-    let hours = digits(rest.get(..2)?)?;
-    let minutes = rest.get(2..).filter(|rest| !rest.is_empty());
-    let minutes = minutes.map_or(Some(0), digits)?;
-    Some(sign * (hours * 3600 + minutes * 60) as f64)
 }
 
-fn digits(text: &str) -> Option<i64> {
-    let fits = !text.is_empty() && text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit());
-    fits.then(|| text.parse().ok()).flatten()
-}
+/// Parser of offsets.
+static ZONES: DateTimeParser = DateTimeParser::new();
 
 #[cfg(test)]
 mod tests {
@@ -228,6 +167,11 @@ mod tests {
             "2026/01/02 - 03:04:05",
             "2026-01-02 03:04:05.000 +0000 UTC",
             "2026-01-02T04:04:05+01:00[Europe/Paris]",
+            "2026-01-02T04:04:05+01",
+            "2026-01-02t03:04:05z",
+            "2026-01-02 03:04:05,000",
+            "2026/01/02 03:04:05",
+            "2/Jan/2026:03:04:05 GMT",
         ];
         for way in ways {
             assert_eq!(Timestamp::parse(way), Some(Timestamp(1_767_323_045_000_000)), "{way}");
@@ -258,6 +202,9 @@ mod tests {
             "32/Jam/2026:03:04:05 +0000",
             "é026-01-02T03:04:05Z",
             "10.0.0.1",
+            "1899-12-31T00:00:00Z",
+            "2026-01-02T03:04:05 America/New_York",
+            "1/1/2026 00:00:00",
         ] {
             assert_eq!(Timestamp::parse(text), None, "{text}");
         }
