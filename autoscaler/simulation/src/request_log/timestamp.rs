@@ -143,7 +143,7 @@ fn offset(zone: &str) -> Option<Offset> {
     }
 }
 
-/// Parser of offsets.
+/// Parser of the offsets of time zones.
 static ZONES: DateTimeParser = DateTimeParser::new();
 
 #[cfg(test)]
