@@ -1,6 +1,7 @@
 //! Checks the documentation pages: the files that they name exist, links lead to files, README leads to every page, and
 //! the glossary stays short.
 
+use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,34 @@ fn the_glossary_is_short_and_each_home_exists() -> io::Result<()> {
 fn the_walks_lead_through_files_that_exist() -> io::Result<()> {
     let page = read_to_string(root().join("ARCHITECTURE.md"))?;
     assert_eq!(missing(&page), Vec::<&str>::new());
+    Ok(())
+}
+
+/// Beginnings of the four walks of ARCHITECTURE.md, each with the most source files that the walk may name. A walk that
+/// needs more files is a path through the code that became longer: shorten the path, or raise the number on purpose.
+const WALKS: [(&str, usize); 4] = [
+    ("**A request through the gateway**", 17),
+    ("**A request in the runtime**", 16),
+    ("**An InferenceService, from YAML to process**", 15),
+    ("**A queue delay, from measurement to decision**", 8),
+];
+
+/// Returns the source files that a walk names, from its beginning to the next walk or heading.
+fn walk<'a>(page: &'a str, beginning: &str) -> BTreeSet<&'a str> {
+    let rest = page.split_once(beginning).map_or("", |(_, rest)| rest);
+    let end = [rest.find("\n**"), rest.find("\n## ")].into_iter().flatten().min();
+    let text = &rest[..end.unwrap_or(rest.len())];
+    text.split('`').filter(|name| name.ends_with(".rs")).collect()
+}
+
+#[test]
+fn no_walk_becomes_longer_unnoticed() -> io::Result<()> {
+    let page = read_to_string(root().join("ARCHITECTURE.md"))?;
+    for (beginning, most) in WALKS {
+        let files = walk(&page, beginning);
+        assert!(!files.is_empty(), "ARCHITECTURE.md has no walk {beginning}");
+        assert!(files.len() <= most, "{beginning} names {} files, not {most}: {files:?}", files.len());
+    }
     Ok(())
 }
 
