@@ -97,7 +97,7 @@ async fn callers(client: &Client) -> Callers {
             Err(error) => {
                 tracing::warn!(
                     "the metrics APIs wait for the ConfigMap {namespace}/{name}, which says which clients may call: {error}"
-                )
+                );
             }
         }
         tokio::time::sleep(RETRY_DELAY).await;

@@ -309,7 +309,7 @@ mod tests {
         };
         let mut back = Vec::new();
         tokio::join!(Flushed::new(echo, flusher), async { far_out.write_all(&sent).await.unwrap() }, async {
-            assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000)
+            assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000);
         },);
         assert!(back == sent);
     }
