@@ -47,6 +47,15 @@ def wait_until(condition: Callable[[], object], deadline: float, what: str) -> o
         time.sleep(0.01)
 
 
+def stays(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Checks that `condition` goes on to return a true value for this long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert condition(), f"no longer: {what}"
+        time.sleep(0.05)
+    assert condition(), f"no longer: {what}"
+
+
 def free_ports(count: int) -> list[int]:
     """Returns unused ports. All are bound at the same time, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]

@@ -40,8 +40,8 @@ def two_pods_of_digits():
 
 
 def a_model_server_is_killed():
-    with unharmed("kill -9 of a model server, until it is ready again", "digits", DIGITS_INFER):
-        time.sleep(1)
+    with unharmed("kill -9 of a model server, until it is ready again", "digits", DIGITS_INFER) as traffic:
+        wait_until("some answers", 20, lambda: sum(traffic.revisions.values()) > 20)
         kill("weir-runtime", "--model-name=digits")
         wait_until("one pod less", 20, lambda: ready_pods() == 1)
         wait_until("two pods again", 60, lambda: ready_pods() == 2)
@@ -69,6 +69,7 @@ def the_api_server_is_away():
         finally:
             os.kill(server, signal.SIGCONT)
         wait_until("the API server answers", 30, lambda: kubectl("get", "--raw", "/readyz") == "ok")
+        # The traffic goes on while the controllers catch up; no request may fail meanwhile.
         time.sleep(10)
     expect("pods", 2, ready_pods())
 

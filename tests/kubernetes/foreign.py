@@ -6,7 +6,6 @@ protects such pods. To be run as root in the cluster's network, after weir-up.sh
 """
 
 import json
-import time
 
 from weir import (
     condition, expect, kill, kubectl, left, patch, pods, post, ready_pods, restart_gateways, run, step, unharmed, wait_until,
@@ -95,8 +94,9 @@ def it_is_scaled_in_and_out():
         wait_until("three pods", 90, lambda: ready_pods(NAME) == 3)
         kubectl("scale", f"inferenceservice/{NAME}", "--replicas", "1")
         wait_until("one pod", 180, lambda: len(pods(NAME)) == 1)
-        # The other pods end only after their preStop delay.
-        time.sleep(6)
+        # The other pods end only after their preStop delay, and are listed until then.
+        listed = ("get", "pods", "-l", f"serving.kserve.io/inferenceservice={NAME}", "-o", "name")
+        wait_until("the other pods have ended", 60, lambda: len(kubectl(*listed).split()) == 1)
 
 
 def a_pod_is_deleted(name=NAME):

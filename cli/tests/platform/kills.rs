@@ -1,16 +1,17 @@
 //! Replicas are killed under load, and no request fails.
 
-use std::time::Duration;
-
 use crate::fixture::Fixture;
 use crate::load::Load;
 use crate::manifest::Service;
 
-/// Seconds of killing, unless the environment sets another number.
-const SECONDS: u64 = 12;
+/// Number of kills, unless the environment sets another one.
+const KILLS: u64 = 12;
 
-/// Environment variable with another number of seconds.
-const MORE: &str = "WEIR_TEST_KILL_SECONDS";
+/// Environment variable with another number of kills.
+const MORE: &str = "WEIR_TEST_KILLS";
+
+/// Number of answers between two kills; the clients get them in about a second.
+const ANSWERS: u64 = 400;
 
 const REPLICAS: u32 = 4;
 
@@ -22,17 +23,16 @@ fn killed_replicas_fail_no_request() {
     });
     let load = Load::start(fixture.weir.serving, 8, 4);
     let more = std::env::var_os(MORE).map(|text| text.into_string().unwrap());
-    let seconds = more.map_or(SECONDS, |text| text.parse().unwrap());
-    for _ in 0..seconds {
+    let kills = more.map_or(KILLS, |text| text.parse().unwrap());
+    for _ in 0..kills {
         // The oldest replica is killed, so that each is killed in turn.
         let oldest = fixture.shared.wait_for_any().into_iter().min().unwrap();
         fixture.shared.kill(oldest);
-        // The sleep sets the pace of the test; it does not wait for a condition.
-        std::thread::sleep(Duration::from_secs(1));
+        load.wait_for_answers(ANSWERS, || fixture.weir.output());
     }
     let tally = load.end();
     let replays = fixture.metric("weir_gateway_replays_total");
-    println!("{seconds} s: {} answered, {replays} sent again", tally.total());
+    println!("{kills} kills: {} answered, {replays} sent again", tally.total());
     assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     // Some kills must have hit requests; otherwise nothing was tested.
     assert!(replays > 0.0 && tally.total() > 100, "{tally:?}");

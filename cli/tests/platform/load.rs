@@ -86,6 +86,12 @@ impl Load {
         self.tally.lock().answered.values().sum()
     }
 
+    /// Waits until this many further requests are answered.
+    pub(crate) fn wait_for_answers(&self, count: u64, explain: impl Fn() -> String) {
+        let enough = self.answered() + count;
+        wait_until("further answers", || self.answered() >= enough, explain);
+    }
+
     /// Stops every client after its present request, and returns the counts.
     pub(crate) fn end(self) -> Tally {
         self.stop.cancel();

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -13,8 +12,11 @@ use crate::weir::Weir;
 
 const REPLICAS: u32 = 4;
 
-/// Number of kills, one per second.
+/// Number of kills, each of the oldest process.
 const KILLS: u32 = 6;
+
+/// Number of answers between two kills; the clients get them in about a second.
+const ANSWERS: u64 = 400;
 
 const MODEL: &str = r#"
 name: "echo"
@@ -39,8 +41,7 @@ fn killed_runtimes_fail_no_request() {
     let load = Load::start(weir.serving, 8, 4);
     for _ in 0..KILLS {
         kill_oldest(weir.id());
-        // The sleep sets the pace of the test; it does not wait for a condition.
-        std::thread::sleep(Duration::from_secs(1));
+        load.wait_for_answers(ANSWERS, || weir.output());
     }
     let tally = load.end();
     assert_eq!(tally.failed, [""; 0], "{}", weir.output());

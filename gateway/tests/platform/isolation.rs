@@ -2,6 +2,7 @@
 //! connections.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,7 +20,7 @@ use weir_gateway::{Options, Scope};
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, World, until};
+use crate::world::{HOST, World, until, until_steady};
 
 /// Number of clients that do not read. This many answers, each as large as a stream's window, exceed the usual
 /// window of a connection.
@@ -110,19 +111,23 @@ async fn unread_streams_do_not_delay_other_calls() {
     let (world, _replica) = world(Manner::Mirror, 100).await;
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let mut unread = Vec::new();
+    let sent = Arc::new(AtomicUsize::new(0));
     for _ in 0..HOSTILE {
         // The replica sends each message back, and reads more only once the client has read it.
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
         let request = grpc::call(HOST, &path, StreamBody::new(frames));
+        let sent = sent.clone();
         tokio::spawn(async move {
             let frame = || Ok::<_, std::io::Error>(http_body::Frame::data(large()));
-            while sender.send(frame()).await.is_ok() {}
+            while sender.send(frame()).await.is_ok() {
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
         });
         unread.push(leave_unread(&world, request).await);
     }
-    // Long enough that every client has filled all buffers on the way.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The clients send nothing more once they have filled all buffers on the way.
+    until_steady("the number of sent messages", || sent.load(Ordering::Relaxed)).await;
     let took = good_call(&world).await;
     assert!(took < SOON, "{took:?}");
     for body in &mut unread {

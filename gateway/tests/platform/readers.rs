@@ -172,6 +172,7 @@ async fn a_late_reader_gets_the_whole_answer() {
     for step in SIZES {
         clients.push((ask_raw(&world, step * STEP).await, step * STEP));
     }
+    // The pause is the lateness of the clients; it waits for no condition.
     tokio::time::sleep(LATE).await;
     // All clients read at once, because on a busy machine the last of a sequence could exceed the time that a client
     // may read nothing.

@@ -242,6 +242,19 @@ pub(crate) fn revision(number: u32) -> RevisionName {
     service().revision(number).unwrap()
 }
 
+/// Waits until a count has not changed for half a second.
+pub(crate) async fn until_steady(what: &str, count: impl Fn() -> usize) {
+    let wait = async {
+        let mut last = None;
+        while last != Some(count()) {
+            last = Some(count());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let waited = tokio::time::timeout(TEST_TIMEOUT, wait).await;
+    assert!(waited.is_ok(), "{what} goes on changing");
+}
+
 /// Polls a condition until it holds, for states without a notification.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let wait = async {

@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{ANY, World};
+use crate::world::{ANY, World, stays};
 
 /// Timeout until a change is undone.
 const SOON: Duration = Duration::from_secs(30);
@@ -84,10 +84,12 @@ async fn numbers_of_replicas_and_annotations_of_others_are_kept() {
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
     let others = json!({"spec": {"replicas": 3}, "metadata": {"annotations": {"team.example/note": "ours"}}});
     edit(&deployments, REVISION, others).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let deployment = deployments.get(REVISION).await.unwrap();
-    assert_eq!(deployment.spec.unwrap().replicas, Some(3));
-    assert!(deployment.metadata.annotations.unwrap().contains_key("team.example/note"));
+    let is_kept = async || {
+        let deployment = deployments.get(REVISION).await.unwrap();
+        let annotations = deployment.metadata.annotations.unwrap();
+        deployment.spec.unwrap().replicas == Some(3) && annotations.contains_key("team.example/note")
+    };
+    stays(Duration::from_secs(3), "the edit is kept", is_kept).await;
 }
 
 /// Edits an object like `kubectl edit`.

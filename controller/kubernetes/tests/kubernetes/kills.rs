@@ -68,8 +68,7 @@ async fn story(namespace: &str, first: i64, rollout: i64) -> BTreeMap<String, St
         world.until_rolled_out("digits", revision).await;
     }
     // The last write of a rollout stores its history.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let made = world.made().await;
+    let made = world.settled().await;
     world.delete("digits").await;
     made
 }

@@ -17,7 +17,7 @@ use weir_controller::{Controller, Leadership, Platform};
 use weir_controller_kubernetes::KubernetesSource;
 
 use crate::api_server::config;
-use crate::world::World;
+use crate::world::{World, stays};
 
 /// Process that may become the leader.
 struct Candidate {
@@ -184,9 +184,12 @@ async fn a_leader_that_is_cut_off_is_replaced_and_stops_writing() {
     first.calls.network.send_replace(Network::Up);
     world.serve("digits", "", json!({"labels": {"team": "b"}})).await;
     world.until_rolled_out("digits", 3).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let written = first.calls.sent.lock()[before..].to_vec();
-    assert_eq!(written, Vec::<String>::new());
+    let writes_nothing = async || {
+        let written = first.calls.sent.lock()[before..].to_vec();
+        assert_eq!(written, Vec::<String>::new());
+        true
+    };
+    stays(Duration::from_secs(3), "the former leader writes nothing", writes_nothing).await;
     let revisions = world.made().await;
     for revision in ["Deployment digits-predictor-00003", "ControllerRevision digits-predictor-00003"] {
         assert!(revisions.contains_key(revision), "{:?}", revisions.keys());

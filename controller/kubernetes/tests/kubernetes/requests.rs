@@ -1,28 +1,16 @@
 //! Limits on the numbers of requests to the API server, so that these do not grow unnoticed. The limits are somewhat
 //! above the counted numbers, because two reconciliations may be merged into one, or split into three.
 
-use std::time::Duration;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::world::{ANY, Running, World};
 
-/// Time without a request after which a controller counts as idle; its loop runs every second.
-const REST: Duration = Duration::from_secs(3);
-
 /// Returns the requests since the last call, once the controller is idle.
 async fn requests(controller: &Running) -> Vec<String> {
-    let mut known = controller.calls().len();
-    loop {
-        tokio::time::sleep(REST).await;
-        let now = controller.calls().len();
-        if now == known {
-            return controller.take_calls();
-        }
-        known = now;
-    }
+    controller.until_idle().await;
+    controller.take_calls()
 }
 
 fn at_most(limit: usize, requests: &[String], what: &str) {

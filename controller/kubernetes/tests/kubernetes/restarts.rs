@@ -26,11 +26,10 @@ async fn a_new_controller_lists_what_is_stored_and_loads_no_service_by_itself() 
     for name in names() {
         world.until_rolled_out(&name, 1).await;
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let before = world.made().await;
+    let before = world.settled().await;
     first.kill().await;
     let next = world.controller(ANY).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    next.until_idle().await;
     let calls = next.calls();
     let lists =
         calls.iter().filter(|call| call.starts_with("GET ") && call.ends_with("/restart-lists/controllerrevisions"));
@@ -83,8 +82,7 @@ async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none()
             world.until_rolled_out(&name, u32::try_from(round).unwrap()).await;
         }
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let made: BTreeSet<_> = world.made().await.into_keys().collect();
+    let made: BTreeSet<_> = world.settled().await.into_keys().collect();
     let expected: BTreeSet<_> = names().flat_map(|name| objects(&name, rounds)).collect();
     assert_eq!(made, expected);
 }

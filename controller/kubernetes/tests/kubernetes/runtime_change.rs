@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 use crate::api_server::DEADLINE;
-use crate::world::{ANY, World, condition, runtime, service};
+use crate::world::{ANY, World, condition, runtime, service, stays};
 
 const SERVICES: usize = 7;
 
@@ -71,13 +71,12 @@ async fn a_changed_runtime_rolls_four_services_and_the_others_wait_until_it_work
     let nowhere = json!({"nodeSelector": {"example.com/node": "none"}});
     world.apply(runtime("example/server:2", nowhere)).await;
     until_waiting(&world, SERVICES - 4).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(second(&world).await, 4, "the others wait");
+    let others_wait = async || second(&world).await == 4;
+    stays(Duration::from_secs(3), "the others wait", others_wait).await;
     // Another controller keeps the limit.
     controller.kill().await;
     let _next = world.controller(ANY).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(second(&world).await, 4, "the others wait after a restart");
+    stays(Duration::from_secs(3), "the others wait after a restart", others_wait).await;
     world.apply(runtime("example/server:3", json!({}))).await;
     for name in names() {
         let rolled_out = |object: &Value| {

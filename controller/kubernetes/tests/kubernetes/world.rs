@@ -29,6 +29,21 @@ pub(crate) struct World {
     pub(crate) limit: Duration,
 }
 
+/// Time without a request after which a controller counts as idle; its loop runs every second.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Checks that a condition holds and goes on to hold during the window.
+pub(crate) async fn stays(window: Duration, what: &str, is_so: impl AsyncFn() -> bool) {
+    let watch = async {
+        loop {
+            assert!(is_so().await, "no longer: {what}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let _: Result<(), _> = tokio::time::timeout(window, watch).await;
+    assert!(is_so().await, "no longer: {what}");
+}
+
 /// Controller that runs until this is dropped, or until it is cut off.
 pub(crate) struct Running {
     _stop: DropGuard,
@@ -194,6 +209,25 @@ impl World {
         made
     }
 
+    /// Waits until the objects of [`Self::made`] have not changed for two seconds, and returns them.
+    pub(crate) async fn settled(&self) -> BTreeMap<String, String> {
+        let mut last = self.made().await;
+        let wait = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                let now = self.made().await;
+                if now == last {
+                    return;
+                }
+                last = now;
+            }
+        };
+        if tokio::time::timeout(SOON, wait).await.is_err() {
+            panic!("the objects go on changing: {:?}", last.keys());
+        }
+        last
+    }
+
     /// Waits until nothing of Weir's is left.
     pub(crate) async fn until_nothing(&self) {
         let wait = async {
@@ -216,6 +250,24 @@ impl Running {
             }
         };
         let _ = tokio::time::timeout(limit, dead).await;
+    }
+
+    /// Waits until the controller has sent no request for a while.
+    pub(crate) async fn until_idle(&self) {
+        let wait = async {
+            let mut known = self.calls().len();
+            loop {
+                tokio::time::sleep(IDLE).await;
+                let now = self.calls().len();
+                if now == known {
+                    return;
+                }
+                known = now;
+            }
+        };
+        if tokio::time::timeout(SOON, wait).await.is_err() {
+            panic!("the controller goes on sending requests: {:#?}", self.calls());
+        }
     }
 
     /// Returns the calls that the controller has made since it connected, such as `GET /api/v1/services`.

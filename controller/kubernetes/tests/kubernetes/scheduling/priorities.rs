@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{asking, of};
 use crate::chart::rendered;
-use crate::world::{ANY, World};
+use crate::world::{ANY, World, stays};
 
 /// Device that only this test's node has.
 const DEVICE: &str = "scheduling.example.com/npu";
@@ -108,9 +108,9 @@ async fn a_model_server_preempts_training_and_is_never_preempted_by_it() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(placed(&world, &of("digits")).await, serving);
-    assert_eq!(placed(&world, "app=training").await.len(), 1);
+    let is_preempted_by_none =
+        async || placed(&world, &of("digits")).await == serving && placed(&world, "app=training").await.len() == 1;
+    stays(Duration::from_secs(5), "the model server keeps its node", is_preempted_by_none).await;
     world.delete("digits").await;
     until_placed(&world, "app=training", 2).await;
 }
