@@ -11,6 +11,7 @@
 //! the target that the number must meet, and it corrects errors of the calculation.
 
 mod account;
+mod clock;
 mod collect;
 mod decide;
 mod economy;

@@ -1,5 +1,6 @@
 //! The autoscaler's loop over a cluster in memory, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+#![expect(clippy::disallowed_methods, reason = "the tests measure virtual time")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;

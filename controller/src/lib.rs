@@ -11,6 +11,7 @@
 //! on one machine and for Kubernetes.
 
 mod annotations;
+mod clock;
 mod declaration;
 mod duration;
 mod error;

@@ -5,6 +5,7 @@ pub mod app;
 pub mod args;
 pub mod backend;
 mod batch;
+mod clock;
 mod compression;
 mod config;
 mod echo;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_serve::{BodyEnd, Pace, Upload};
 
+use crate::clock;
 use crate::error::ServeError;
 
 /// Limits on a request body.
@@ -73,7 +73,7 @@ const IDLE_WHILE_STOPPING: Duration = Duration::from_secs(2);
 /// Returns when a pause has become too long. `TooSlow` allows the client to retry; a stopping server returns `Invalid`
 /// instead.
 async fn stalled(upload: &mut Upload, stop: &CancellationToken) -> ServeError {
-    let pause = upload.longest_wait(Instant::now());
+    let pause = upload.longest_wait(clock::now());
     let stopping = async {
         stop.cancelled().await;
         tokio::time::sleep(IDLE_WHILE_STOPPING).await;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accept::Acceptor;
+use crate::clock;
 use crate::failure_log::FailureLog;
 use crate::http2::streams::StreamExecutor;
 use crate::http2_limits::{Http2Limits, MAX_CONTROL_HEAD};
@@ -111,14 +112,14 @@ impl HttpPort {
 
     /// Returns the time by which the request head that the server waits for from now on must be complete.
     pub(crate) fn head_deadline(&self) -> Instant {
-        Instant::now() + self.0.options.connections.idle
+        clock::now() + self.0.options.connections.idle
     }
 
     /// Returns the time by which a new connection must have sent enough bytes to tell HTTP/1.1 from HTTP/2: the
     /// deadline of its first head, or the maximum age of connections if that is earlier.
     pub(crate) fn protocol_deadline(&self) -> Instant {
         let by_head = self.head_deadline();
-        self.0.options.http2.age.map_or(by_head, |age| by_head.min(Instant::now() + age.limit))
+        self.0.options.http2.age.map_or(by_head, |age| by_head.min(clock::now() + age.limit))
     }
 
     /// Returns the limits on the lifetime of an HTTP/2 connection.
@@ -129,7 +130,7 @@ impl HttpPort {
     /// Logs that a request was refused before it was read, unless a refusal of the same cause was logged within the last
     /// minute.
     pub(crate) fn log_refusal(&self, cause: &'static str, reason: &dyn Display) {
-        if let Some(left_out) = self.0.refusals.lock().note(cause, Instant::now().into()) {
+        if let Some(left_out) = self.0.refusals.lock().note(cause, clock::now().into()) {
             tracing::warn!(cause, left_out, reason = %reason, "a request was refused before it was read");
         }
     }

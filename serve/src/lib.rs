@@ -16,6 +16,7 @@ mod accept;
 mod bind;
 mod body;
 pub mod byte_budget;
+mod clock;
 mod connection;
 pub mod failure_log;
 pub mod header_names;

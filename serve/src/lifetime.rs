@@ -70,8 +70,6 @@ pub(crate) async fn close<E>(connection: impl Future<Output = Result<(), E>>, tr
 mod tests {
     use std::pin::pin;
 
-    use tokio::time::Instant;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -80,7 +78,7 @@ mod tests {
             let (traffic, stop) = (Traffic::default(), CancellationToken::new());
             stop.cancel();
             let lifetime = Lifetime { idle: Duration::from_secs(75), stop: &stop, late_requests };
-            let (begun, mut waited) = (Instant::now(), None);
+            let (begun, mut waited) = (crate::clock::now(), None);
             let connection = pin!(std::future::pending::<Result<(), ()>>());
             serve(connection, |_| waited = Some(begun.elapsed()), &traffic, lifetime).await.unwrap();
             let waited = waited.unwrap();

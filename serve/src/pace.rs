@@ -87,7 +87,7 @@ mod tests {
     /// Returns the seconds after which an upload times out that receives `bytes` bytes every `every` seconds; `None` if
     /// it does not.
     fn given_up_after(bytes: usize, every: u64) -> Option<u64> {
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let mut upload = Upload::new(IDLE, PACE);
         let mut elapsed = Duration::ZERO;
         while elapsed < Duration::from_secs(100_000) {
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_fast_start_earns_at_most_one_grace_period() {
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let mut upload = Upload::new(IDLE, PACE);
         upload.add(64 << 20);
         assert_eq!(upload.longest_wait(begin), IDLE);
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_message_has_its_own_grace_period() {
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let mut upload = Upload::new(IDLE, PACE);
         assert_eq!(upload.longest_wait(begin), IDLE);
         assert_eq!(upload.longest_wait(begin + IDLE), Duration::ZERO);

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::clock;
 use crate::lifetime::LATE_REQUESTS;
 use crate::places::Place;
 use crate::places::reserved::HeldPlace;
@@ -124,7 +125,7 @@ impl Stream {
                 self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);
                 self.blocked
-                    .insert(Box::new(BlockedWrite { since: Instant::now(), timer: Box::pin(tokio::time::sleep(left)) }))
+                    .insert(Box::new(BlockedWrite { since: clock::now(), timer: Box::pin(tokio::time::sleep(left)) }))
             }
         };
         let is_over = blocked.timer.as_mut().poll(context);

@@ -239,7 +239,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -248,7 +247,7 @@ mod tests {
     /// Returns the seconds after which a connection counts as idle if `event` happens every second.
     async fn unused_after(event: impl Fn(&Arc<Traffic>)) -> u64 {
         let traffic = Arc::<Traffic>::default();
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let events = async {
             loop {
                 event(&traffic);
@@ -283,7 +282,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_idle_time_counts_from_the_last_request() {
         let traffic = Arc::<Traffic>::default();
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let request = async {
             let exchange = traffic.begin();
             tokio::time::sleep(Duration::from_secs(100)).await;

@@ -11,6 +11,7 @@
 
 mod api;
 mod callers;
+mod clock;
 mod loads;
 mod metric;
 mod port;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{LatestReports, RevisionName, ServiceName, Snapshot, nearest};
 
+use crate::clock;
 use crate::window::{ReportWindow, WindowedLoad};
 
 /// Loads of all services, kept up to date by a task. Clones share the task, which ends when the last clone is dropped.
@@ -38,7 +39,7 @@ impl Loads {
     /// Follows the reports and the existing revisions. Must be called within a tokio runtime.
     #[must_use]
     pub fn follow(reports: watch::Receiver<Arc<LatestReports>>, snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
-        let began = Instant::now();
+        let began = clock::now();
         let (publish, windows) = watch::channel(ReportWindow::default());
         let following = tokio::spawn(update(reports, publish, began));
         Self { windows, snapshots, began, _following: Arc::new(AbortOnDropHandle::new(following)) }

@@ -8,7 +8,6 @@ mod trigger;
 
 use std::pin::Pin;
 
-use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -16,6 +15,7 @@ use tonic::{Request, Response, Status};
 use self::push::Pushes;
 use self::trigger::Trigger;
 use crate::Loads;
+use crate::clock;
 use crate::loads::LoadError;
 use crate::proto::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use crate::proto::{
@@ -103,7 +103,7 @@ async fn notify(
     let mut pushes = Pushes::default();
     loop {
         let load = loads.of_service(&trigger.service).ok();
-        let push = load.and_then(|load| pushes.next(&load, Instant::now()));
+        let push = load.and_then(|load| pushes.next(&load, clock::now()));
         if let Some(result) = push
             && answers.send(Ok(IsActiveResponse { result })).await.is_err()
         {

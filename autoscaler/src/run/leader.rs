@@ -10,6 +10,7 @@ use weir_cluster::{LatestReports, Revision, RevisionName, ScalingPolicy, Service
 
 use super::scale_requests::{ScaleOutcome, ScaleRequests, Urgency};
 use super::{Autoscaler, PERIOD};
+use crate::clock;
 use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
 use crate::metrics::WakeTimes;
 use crate::{Account, Decision, Decisions, Memory, Sample, Unplaced, decide};
@@ -55,7 +56,7 @@ impl<'a> Leader<'a> {
             snapshots: autoscaler.directory.watch(),
             reports: autoscaler.reports.watch(),
             publish: &autoscaler.decisions,
-            began: Instant::now(),
+            began: clock::now(),
             report_cache: ReportCache::default(),
             start_times: BTreeMap::new(),
             tracked: BTreeMap::new(),

@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use kube::api::{Api, PostParams};
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{ClusterError, HeldLease, Lease};
 
 use self::claim::{Claim, Sighting, claimed, released};
+use crate::clock;
 use crate::{Kubernetes, error};
 
 /// Time after which another process may take the lease of a holder that does not renew it: client-go's default, enough
@@ -76,7 +76,7 @@ impl Holder {
     async fn try_acquire(&self, sighting: &mut Sighting) -> Result<Option<LeaseObject>, ClusterError> {
         let existing = answered(self.leases.get_opt(&self.name)).await;
         let existing = existing.map_err(|e| error::of(&self.name, e))?;
-        let now = Instant::now().into_std();
+        let now = clock::now().into_std();
         let claim = match existing {
             Some(existing) => match sighting.claim(&existing, now) {
                 Claim::Free => self.replace(&claimed(existing, &self.identity)).await,
@@ -107,9 +107,9 @@ impl Holder {
 
     async fn renew(self, mut held: LeaseObject, lost: CancellationToken, release: CancellationToken) {
         let _lost_at_the_end: DropGuard = lost.drop_guard();
-        let mut renewed = Instant::now();
+        let mut renewed = clock::now();
         while release.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
-            let asked = Instant::now();
+            let asked = clock::now();
             let renewal = tokio::time::timeout_at(renewed + LOST_AFTER, self.renewed(&held)).await;
             let Ok(Some(stored)) = renewal else {
                 return;

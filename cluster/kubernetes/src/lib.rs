@@ -17,6 +17,7 @@
 mod api;
 mod apply;
 mod client;
+mod clock;
 mod drift;
 mod endpoints;
 mod entry;

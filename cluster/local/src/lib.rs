@@ -12,6 +12,7 @@
 //! carry these decisions out.
 
 mod actor;
+mod clock;
 mod drain;
 mod error;
 mod expand;

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Failure, FailureReason, LatestReports, Phase, Replica, RevisionName};
 use weir_fetch::Attempt;
 
+use crate::clock;
 use crate::drain::drained;
 use crate::launch_spec::LaunchSpec;
 use crate::lifecycle::liveness::{Liveness, Verdict};
@@ -117,7 +118,7 @@ impl Task {
             reports,
             log,
             logged: None,
-            began: Instant::now(),
+            began: clock::now(),
             replica,
             published: None,
         }
@@ -202,7 +203,7 @@ impl Task {
         Ok(Run {
             process,
             printing: AbortOnDropHandle::new(tokio::spawn(print(self.log.clone(), output))),
-            started: Instant::now(),
+            started: clock::now(),
             _ports: leased,
         })
     }
@@ -370,7 +371,7 @@ impl Task {
 
     /// Logs a failed run, at most once a minute for the same reason. The snapshot shows every one.
     fn log_failure(&mut self, failure: &Failure, wait: Duration) {
-        let now = Instant::now();
+        let now = clock::now();
         let is_known = self
             .logged
             .is_some_and(|(reason, at)| reason == failure.reason && now.saturating_duration_since(at) < LOG_INTERVAL);
@@ -387,7 +388,7 @@ impl Task {
     async fn end(&mut self, mut process: Process) {
         self.lifecycle.stopping();
         self.publish().await;
-        let began = Instant::now();
+        let began = clock::now();
         tokio::select! {
             _ = process.wait() => return,
             () = self.let_requests_end() => {}

@@ -13,6 +13,7 @@
 
 mod callers;
 mod certificate;
+mod clock;
 mod connection;
 mod pairs;
 mod port;

@@ -21,10 +21,10 @@ use kube::runtime::watcher::watch_object;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use self::due::{Due, due};
 use crate::certificate::ServingPair;
+use crate::clock;
 use crate::pairs::Pairs;
 use crate::resolver::Resolver;
 use crate::trust::{CallsPort, Trust, patch};
@@ -183,7 +183,7 @@ impl<K: CallsPort> Rotation<K> {
 
     /// Returns the time for which all objects have contained all authorities of the pairs; `None` if they do not.
     fn trusted_for(&mut self) -> Option<Duration> {
-        let (bundle, now) = (self.pairs.as_ref()?.bundle(), Instant::now());
+        let (bundle, now) = (self.pairs.as_ref()?.bundle(), clock::now());
         let mut found = self.found.values();
         let all_trust = found.all(|object| patch(object, &bundle).is_none());
         let is_trusted = all_trust && !self.found.is_empty();

@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn trust_starts_again_with_each_bundle_and_ends_when_it_is_removed() {
         let mut trust = Trust::default();
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let later = |seconds| begin + Duration::from_secs(seconds);
         trust.see(None, begin);
         assert_eq!(trust.lasts("a", begin), None);

@@ -9,6 +9,7 @@
 //! An object that cannot be read does not affect the others: its service keeps its last valid state, and the status
 //! says why.
 
+mod clock;
 mod events;
 mod history;
 mod leftovers;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::event_filter::EventFilter;
 use super::manifest_set::ManifestSet;
 use super::watched_folders::watched_folders;
+use crate::clock;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 
@@ -96,13 +97,13 @@ impl Watcher {
     /// Waits for a change, and then until the changes pause.
     async fn debounced(&self) {
         self.changed.notified().await;
-        let latest = Instant::now() + MAX_DELAY;
+        let latest = clock::now() + MAX_DELAY;
         loop {
-            let quiet = (Instant::now() + DEBOUNCE).min(latest);
+            let quiet = (clock::now() + DEBOUNCE).min(latest);
             if timeout_at(quiet, self.changed.notified()).await.is_err() {
                 return;
             }
-            if Instant::now() >= latest {
+            if clock::now() >= latest {
                 return;
             }
         }

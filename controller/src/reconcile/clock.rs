@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// Clock that follows the machine's clock. If that is set back, this one continues by itself: otherwise every timer
 /// would wait until the machine's clock has caught up.
 pub(super) struct Clock {
@@ -14,12 +16,12 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self { last: wall(), at: Instant::now() }
+        Self { last: wall(), at: clock::now() }
     }
 
     /// Returns the seconds since 1970, a unit that stays valid when the process restarts.
     pub(super) fn now(&mut self) -> u64 {
-        self.read(wall(), Instant::now())
+        self.read(wall(), clock::now())
     }
 
     fn read(&mut self, wall: Duration, at: Instant) -> u64 {
@@ -41,7 +43,7 @@ mod tests {
 
     #[test]
     fn the_clock_follows_the_machines_and_never_goes_back() {
-        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let (begin, second) = (crate::clock::now(), Duration::from_secs(1));
         let mut clock = Clock { last: second * 1000, at: begin };
         let mut read = |wall: u32, after: u32| clock.read(second * wall, begin + second * after);
         assert_eq!(read(1002, 2), 1002);

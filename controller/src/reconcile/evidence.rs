@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_cluster::{Activity, LatestReports, Report, RevisionName};
 
+use crate::clock;
 use crate::rollout::{Candidate, Rollout, Sample};
 
 /// Quantile of the service time that is compared.
@@ -30,7 +31,7 @@ impl Window {
         } else if self.of != rollout.candidate {
             self.of.clone_from(&rollout.candidate);
             self.begin = reports.clone();
-            self.since = Some(Instant::now());
+            self.since = Some(clock::now());
         }
     }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
+use crate::clock;
 use crate::declaration::Declaration;
 
 /// Metrics of the control loop. Clones share them.
@@ -95,7 +96,7 @@ impl ReadyCounts {
 impl ReconcileMetrics {
     /// Returns the metrics of a loop that starts now.
     pub(super) fn new(declared: watch::Receiver<Arc<Declaration>>) -> Self {
-        let counts = Counts { services: ReadyCounts::default(), errors: 0, succeeded: Instant::now() };
+        let counts = Counts { services: ReadyCounts::default(), errors: 0, succeeded: clock::now() };
         Self { counts: Arc::new(Mutex::new(counts)), declared }
     }
 
@@ -105,7 +106,7 @@ impl ReconcileMetrics {
         counts.services = services;
         counts.errors += errors;
         if state == LoopState::Healthy {
-            counts.succeeded = Instant::now();
+            counts.succeeded = clock::now();
         }
     }
 

@@ -8,13 +8,12 @@ use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_protocol::grpc::PEEK_LIMIT;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 use weir_serve::{BodyEnd, Pace, TimedBody, Upload};
 
-use crate::clock::{now, until};
+use crate::clock::{now, timer_now, until};
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
@@ -329,7 +328,7 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
 /// Returns an error once a pause in the upload has lasted too long; during shutdown that is [`SHUTDOWN_IDLE`].
 /// `SlowBody` tells the client that it may retry, the error during shutdown does not.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
-    let pause = upload.longest_wait(Instant::now());
+    let pause = upload.longest_wait(timer_now());
     tokio::select! {
         () = tokio::time::sleep(pause) => GatewayError::SlowBody(pause),
         error = shut_down(shutdown) => error,

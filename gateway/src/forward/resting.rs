@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_serve::MessageFraming;
 use weir_serve::header_names;
 
+use crate::clock::timer_now;
 use crate::headers;
 use crate::queue::Credit;
 use crate::upstream::UploadHandle;
@@ -71,7 +72,7 @@ impl Resting {
             answers: MessageFraming::default(),
             count,
             timer: Box::pin(tokio::time::sleep(count.rest())),
-            since: Instant::now(),
+            since: timer_now(),
             over: None,
             shutdown: Box::pin(shutdown.clone().cancelled_owned()),
         }
@@ -80,7 +81,7 @@ impl Resting {
     /// Counts the messages in response data.
     pub(super) fn answer(&mut self, data: &[u8]) {
         self.answers.take(data);
-        (self.since, self.over) = (Instant::now(), None);
+        (self.since, self.over) = (timer_now(), None);
         self.timer.as_mut().reset(self.since + self.count.rest());
     }
 

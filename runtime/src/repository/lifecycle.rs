@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::catalog::{Catalog, ModelLocation};
@@ -19,6 +19,7 @@ use super::model_entry::{Retiring, VersionSelection};
 use super::options::{LoadOptions, RepositoryOptions, ScanOptions};
 use super::registry::{RepositoryPhase, SharedRegistry};
 use super::scan::Scanner;
+use crate::clock;
 use crate::error::ServeError;
 
 /// State shared by all tasks of a repository.
@@ -176,7 +177,7 @@ impl<L: Launch> ModelLifecycle<L> {
     }
 
     async fn load_version(self: &Arc<Self>, name: &str, version: u64, found: &Inspected) -> Result<(), LoadFailure> {
-        let started = Instant::now();
+        let started = clock::now();
         tracing::info!(model = name, version, "loading");
         let loaded = self.loader.load(name, version, found).await;
         let from = (found, self.scanner.stillness(found).await);

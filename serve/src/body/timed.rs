@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
+use crate::clock;
 use crate::{BodyEnd, MessageFraming, Upload};
 
 /// Error of an upload that stalled or was too slow. The value is the longest wait for the next bytes that was allowed.
@@ -85,7 +86,7 @@ impl<B> TimedBody<B> {
         let (pause, timer) = match &mut self.timer {
             Some(timer) => timer,
             None => {
-                let pause = self.upload.longest_wait(Instant::now());
+                let pause = self.upload.longest_wait(clock::now());
                 self.timer.insert((pause, Box::pin(tokio::time::sleep(pause))))
             }
         };
@@ -169,7 +170,7 @@ mod tests {
         pieces: &[&'static [u8]],
         every: u64,
     ) -> Option<u64> {
-        let begin = Instant::now();
+        let begin = crate::clock::now();
         let (sender, receiver) = mpsc::channel(1);
         let body = timed(Pieces(receiver), upload());
         let send = async {

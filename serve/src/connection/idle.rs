@@ -13,6 +13,8 @@ use hyper::rt::{Sleep, Timer};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// Pause after which a connection counts as idle. After such a pause the next request is rarely imminent, hyper's state
 /// takes some 20 KiB, and recreating it takes a few microseconds.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(2);
@@ -55,7 +57,7 @@ impl Timer for IdleTimer {
             // it.
             (deadline.min(self.0.first), None)
         } else {
-            (deadline, Some(Instant::now() + IDLE_AFTER))
+            (deadline, Some(clock::now() + IDLE_AFTER))
         };
         let idle_at = idle_at.filter(|idle_at| *idle_at < deadline);
         Box::pin(HeadTimeout {
@@ -66,7 +68,7 @@ impl Timer for IdleTimer {
     }
 
     fn now(&self) -> std::time::Instant {
-        Instant::now().into()
+        clock::now().into()
     }
 }
 

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::ConnectionLimits;
+use crate::clock;
 use crate::places::{ClientStreams, OpenStream};
 
 /// Result of the last poll of a stream's response body since the stream's task checked it.
@@ -141,7 +142,7 @@ impl StallTimer {
     fn start(&mut self, stall: Duration) {
         self.runs = true;
         match &mut self.timer {
-            Some(timer) => timer.as_mut().reset(Instant::now() + stall),
+            Some(timer) => timer.as_mut().reset(clock::now() + stall),
             None => self.timer = Some(Box::pin(tokio::time::sleep(stall))),
         }
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::ConnectionLimits;
+use crate::clock;
 use crate::places::{Place, PortPlaces};
 
 /// Longest wait for a place. The end of the client's earlier connection has then already reached this machine, but its
@@ -39,7 +40,7 @@ pub(crate) struct Overflow<S> {
 impl<S> Waiting<S> {
     /// Wraps a connection of the client at that address.
     pub(crate) fn new(stream: S, client: IpAddr) -> Self {
-        Self { stream, client, until: Instant::now() + MAX_WAIT }
+        Self { stream, client, until: clock::now() + MAX_WAIT }
     }
 }
 
@@ -68,7 +69,7 @@ impl<S> Overflow<S> {
         if let Some((index, place)) = admitted {
             return Some((waiting.remove(index).stream, place));
         }
-        let now = Instant::now();
+        let now = clock::now();
         waiting.retain(|one| now < one.until);
         None
     }

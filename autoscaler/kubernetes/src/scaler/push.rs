@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_unchanged_need_is_notified_once() {
-        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        let (mut pushes, now) = (Pushes::default(), crate::clock::now());
         let later = now + Duration::from_secs(3600);
         for (load, is_needed) in [(load(0, 0, 0), false), (load(1, 0, 4), true), (load(0, 0, 4), false)] {
             assert_eq!(pushes.next(&load, now), Some(is_needed));
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn a_queue_at_running_pods_is_not_notified_again() {
-        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        let (mut pushes, now) = (Pushes::default(), crate::clock::now());
         assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
         assert_eq!(pushes.next(&load(9, 5, 4), now + AGAIN), None);
     }
 
     #[test]
     fn a_request_at_zero_is_notified_although_the_service_was_just_busy() {
-        let (mut pushes, now) = (Pushes::default(), Instant::now());
+        let (mut pushes, now) = (Pushes::default(), crate::clock::now());
         assert_eq!(pushes.next(&load(1, 0, 4), now), Some(true));
         assert_eq!(pushes.next(&load(1, 0, 0), now), None);
         assert_eq!(pushes.next(&load(2, 1, 0), now), Some(true));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_notification_repeats_less_and_less_often_until_a_pod_takes_requests() {
-        let (mut pushes, began) = (Pushes::default(), Instant::now());
+        let (mut pushes, began) = (Pushes::default(), crate::clock::now());
         let mut notified = Vec::new();
         for second in 0..100 {
             let now = began + Duration::from_secs(second);

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use weir_cluster::RevisionName;
 
 use super::Urgency;
+use crate::clock;
 
 /// Time for the snapshot to show an accepted number, before it is requested again.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -56,7 +57,7 @@ impl EndedRequests {
             Some(before) => (before.pause * 2).min(LONGEST),
             None => first_pause,
         };
-        let ended = Ended { replicas, at: Instant::now(), first_pause, pause };
+        let ended = Ended { replicas, at: clock::now(), first_pause, pause };
         self.0.insert(revision.clone(), ended);
     }
 

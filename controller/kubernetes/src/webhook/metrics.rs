@@ -9,6 +9,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// Upper bounds in seconds. An object of some KiB takes a millisecond and one of the largest size a second. An API
 /// server waits 3 s by the chart's configuration, and 30 s at most.
 const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 3.0, 10.0];
@@ -77,7 +79,7 @@ impl WebhookMetrics {
 
     /// Begins to record a request.
     pub(super) fn begin(&self) -> Recording {
-        Recording { metrics: self.clone(), begun: Instant::now(), outcome: Outcome::Error }
+        Recording { metrics: self.clone(), begun: clock::now(), outcome: Outcome::Error }
     }
 }
 

@@ -150,6 +150,7 @@ async fn only_the_leader_writes_and_the_standby_takes_over_after_an_orderly_end(
     assert_eq!(second.calls.count(), 0, "{:?}", second.calls.sent.lock());
     let made = world.made().await;
     drop(first);
+    #[expect(clippy::disallowed_methods, reason = "the test measures how long the takeover lasts")]
     let begun = tokio::time::Instant::now();
     second.leads().await;
     // The lease was released, so the standby need not wait until it expires.
