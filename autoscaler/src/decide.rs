@@ -71,7 +71,7 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
     let (replicas, reason) = bound(policy, replicas, reason);
     memory.levels.decided(replicas);
     memory.changes.decided(replicas, sample.at);
-    memory.note_enough(policy, sample, terms.need);
+    memory.note_enough(policy, sample, &terms);
     let decision =
         Decision { replicas, reason, terms, unplaced: None, starts: Arc::default(), account: Account::default() };
     (memory, decision)
@@ -93,7 +93,7 @@ fn choose(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &
     };
     let choice = expect(memory, terms, choice);
     let choice = foresee(memory, sample, terms, choice);
-    hold(policy, sample, step_down(memory, sample, choice))
+    hold(policy, sample, terms, step_down(memory, sample, choice))
 }
 
 /// Lowers the number if replicas share a GPU or cores, so that more of them do not serve more requests: to the highest
@@ -197,7 +197,7 @@ fn keeping(memory: &Memory, kept: u32, needed: u32, rule: &Keep<'_>) -> Reason {
 /// then lower than calculated. The next one is added only after this one had time to start and to take effect.
 fn correct(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> Option<(u32, Reason)> {
     let replicas = &sample.replicas;
-    let late = sample.load.is_late(policy.queue_delay, policy.quantile);
+    let late = terms.is_late(policy, sample);
     let all_up = replicas.committed() == replicas.ready && replicas.ready >= terms.need.max(1);
     if !late || !all_up {
         memory.lateness.reset();
@@ -228,7 +228,7 @@ fn wake(policy: &ScalingPolicy, sample: &Sample, needed: (u32, Reason)) -> (u32,
 }
 
 /// Keeps replicas that the choice would end, while the load is not fully known or requests wait too long.
-fn hold(policy: &ScalingPolicy, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
+fn hold(policy: &ScalingPolicy, sample: &Sample, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
     let desired = sample.replicas.desired;
     if choice.0 >= desired {
         return choice;
@@ -236,7 +236,7 @@ fn hold(policy: &ScalingPolicy, sample: &Sample, choice: (u32, Reason)) -> (u32,
     if sample.coverage == Coverage::Partial {
         return (desired, Reason::HalfBlind);
     }
-    if sample.load.is_late(policy.queue_delay, policy.quantile) {
+    if terms.is_late(policy, sample) {
         let waited = sample.load.oldest();
         return (desired, Reason::Late { waited });
     }

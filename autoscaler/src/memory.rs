@@ -16,7 +16,7 @@ mod sharing;
 
 use std::time::Duration;
 
-pub(crate) use arrivals::Arrivals;
+pub(crate) use arrivals::{Arrivals, Estimate};
 pub(crate) use changes::Changes;
 pub(crate) use curve::Curve;
 pub(crate) use growth::Growth;
@@ -32,7 +32,7 @@ pub use sharing::Throughput;
 use weir_cluster::ScalingPolicy;
 
 use crate::economy;
-use crate::{Coverage, Sample};
+use crate::{Coverage, Sample, Terms};
 
 /// Share of the allowed late requests that the law plans for. The rest is left for the first start and for changes of
 /// the load's pattern.
@@ -84,17 +84,16 @@ impl Memory {
         let credits = self.curve.credits(sample.replicas.credits);
         self.sharing.observe(self.seen, sample, credits);
         let cold_start = sample.replicas.cold_start;
-        let load = self.arrivals.mean(policy.window);
-        self.growth.observe(self.seen, load, cold_start);
-        let rate = self.arrivals.rate(policy.window);
+        let Estimate { mean, rate, .. } = self.arrivals.latest();
+        self.growth.observe(self.seen, mean, cold_start);
         self.peak.observe(elapsed, rate, cold_start);
         self.learn(policy, sample, elapsed);
     }
 
     /// Records whether enough replicas are ready, and the queue has recovered from the last time when they were not.
-    pub(crate) fn note_enough(&mut self, policy: &ScalingPolicy, sample: &Sample, need: u32) {
-        let late = sample.load.is_late(policy.queue_delay, policy.quantile);
-        self.is_enough = sample.replicas.ready >= need && (self.is_enough || !late);
+    pub(crate) fn note_enough(&mut self, policy: &ScalingPolicy, sample: &Sample, terms: &Terms) {
+        let late = terms.is_late(policy, sample);
+        self.is_enough = sample.replicas.ready >= terms.need && (self.is_enough || !late);
     }
 
     /// Learns from late requests. While enough replicas were ready, late requests mean that more headroom is needed;

@@ -84,21 +84,15 @@ impl Load {
     pub(crate) fn lateness(&self, target: Duration) -> (u64, u64) {
         let counts = self.activity.queue_delay.counts();
         let target = u64::try_from(target.as_micros()).unwrap_or(u64::MAX);
-        let bounds = Histogram::bounds_us();
-        let late = bounds.iter().zip(counts).filter(|(bound, _)| **bound > target);
-        (counts.iter().sum(), late.map(|(_, count)| count).sum())
+        let in_time = Histogram::bounds_us().partition_point(|bound| *bound <= target);
+        let late = counts.get(in_time..).unwrap_or_default();
+        (counts.iter().sum(), late.iter().sum())
     }
 
     /// Returns true if a request is queued or in flight.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.activity.queued > 0 || self.activity.in_flight > 0
-    }
-
-    /// Returns true if requests are queued, and the wait of this share of the requests, or that of the oldest queued
-    /// one, exceeds the target. An empty queue is never late, whatever happened before.
-    pub(crate) fn is_late(&self, target: Duration, share: f64) -> bool {
-        self.activity.queued > 0 && self.delay(share) > target
     }
 }
 

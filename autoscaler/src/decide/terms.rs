@@ -67,7 +67,7 @@ const SLACK: f64 = 0.05;
 
 impl Terms {
     pub(super) fn new(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> Self {
-        let rate = memory.arrivals.rate(policy.window);
+        let rate = memory.arrivals.latest().rate;
         let credits = credits(policy, memory, sample);
         let capacity = capacity(policy, memory, credits);
         let mut terms = Self {
@@ -86,11 +86,9 @@ impl Terms {
     }
 
     fn calculate(&mut self, policy: &ScalingPolicy, memory: &Memory, sample: &Sample, capacity: f64) {
-        let mean = memory.arrivals.mean(policy.window);
         self.offered = self.rate / capacity;
-        let grown = grown(policy, memory, mean) / capacity;
         // Without requests nothing grows.
-        self.growth = if sample.has_work() { (grown - self.offered).max(0.0) } else { 0.0 };
+        self.growth = if sample.has_work() { (grown(policy, memory) / capacity - self.offered).max(0.0) } else { 0.0 };
         self.headroom = self.headroom_for(self.offered, memory);
         self.base = self.offered + self.growth + self.headroom;
         let delay = policy.queue_delay.as_secs_f64();
@@ -102,6 +100,12 @@ impl Terms {
         self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
         let most = (BACKLOGGED * self.offered - self.base).max(0.0);
         self.drain = if sample.replicas.is_overdue() { 0.0 } else { self.drain.min(most) };
+    }
+
+    /// Returns true if too many queued requests wait longer than the target. An empty queue is never late, whatever
+    /// happened before.
+    pub(crate) fn is_late(&self, policy: &ScalingPolicy, sample: &Sample) -> bool {
+        sample.load.activity.queued > 0 && self.queue_delay > policy.queue_delay
     }
 
     /// Returns the replicas for irregular arrivals. They grow with the square root of the load, because many small
@@ -169,7 +173,7 @@ fn whole(replicas: f64) -> u32 {
 fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     let activity = &sample.load.activity;
     let there = f64::from(activity.queued) + f64::from(activity.in_flight);
-    let requests = memory.arrivals.count(policy.window).max(there);
+    let requests = memory.arrivals.latest().count.max(there);
     let each = match policy.target {
         Some(ScaleTarget::Concurrency(target)) => target.clamp(1e-4, 1.0),
         Some(ScaleTarget::Rps(_)) => return ScalingPolicy::MOST,
@@ -178,13 +182,17 @@ fn useful(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> u32 {
     whole(requests.max(1.0) / each)
 }
 
-/// Returns the load to provide for, in requests per second: the load after the usual growth and, if avoiding a cold
-/// start is worth much, after rarer growth up to the highest past load.
-fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
+/// Returns the load to provide for, in requests per second: the usual growth and, where starts are worth much, rarer
+/// growth up to the highest past load.
+fn grown(policy: &ScalingPolicy, memory: &Memory) -> f64 {
+    let mean = memory.arrivals.latest().mean;
     let usual = memory.growth.highest(FORESEEN, mean);
-    let seldom = memory.growth.highest(foreseen(policy, memory), mean);
     let most = memory.peak.rate();
-    usual.min(BEYOND * most).max(seldom.min(most)).max(mean)
+    let usual = usual.min(BEYOND * most);
+    let share = foreseen(policy, memory);
+    // Rarer growth matters only if it is rarer, and below the highest past load.
+    let seldom = if share > FORESEEN && usual < most { memory.growth.highest(share, mean).min(most) } else { 0.0 };
+    usual.max(seldom).max(mean)
 }
 
 /// Returns the quantile of past growth for which replicas are provided. The more avoiding a cold start is worth, the

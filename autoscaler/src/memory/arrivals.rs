@@ -15,6 +15,30 @@ pub(crate) struct Arrivals {
     counts: VecDeque<Option<f64>>,
     /// Excess variation of the counts over that of independent requests.
     dispersion: Dispersion,
+    latest: Estimate,
+}
+
+/// Arrivals within the window, at the last observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Estimate {
+    /// Mean rate over the window, in requests per second.
+    pub(crate) mean: f64,
+    /// Current rate, in requests per second: the mean of the window, limited to the confidence interval of each shorter
+    /// window, the shortest last. Chance therefore moves the rate little, and a change moves it the more, the clearer
+    /// the change is.
+    pub(crate) rate: f64,
+    /// Number of requests that arrived within the window.
+    pub(crate) count: f64,
+}
+
+/// Sum of the latest counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    /// Number of seconds, the unknown ones included.
+    length: usize,
+    /// Number of seconds that are known.
+    known: f64,
+    count: f64,
 }
 
 /// Index of dispersion: variance of the counts over their mean. It is 1 if requests arrive independently, and more if
@@ -29,6 +53,9 @@ struct Dispersion {
 /// Shortest window in seconds. Reports come every second and are up to a second late, so the count of one second alone
 /// may be half or twice the true one.
 const SHORTEST: usize = 2;
+
+/// Most windows that are shorter than the longest one of an hour: 2, 4, … 2048 s.
+const SHORTER: usize = 11;
 
 /// Least arrivals from which a short window yields a rate. Fewer are served before a start would help.
 const ENOUGH: f64 = 10.0;
@@ -57,10 +84,21 @@ const FEWEST: f64 = 3.0;
 const BLOCKS: f64 = 50.0;
 
 impl Arrivals {
-    /// Adds the sample's arrivals, spread over the time in which they came, and drops what is older than the window.
+    /// Adds the sample's arrivals, and drops what is older than the window.
     pub(crate) fn observe(&mut self, window: Duration, sample: &Sample) {
         self.dispersion.observe(&self.counts);
         self.advance(sample.at.as_secs(), seconds(window));
+        self.add(sample);
+        self.latest = self.estimate(window);
+    }
+
+    /// Returns the arrivals within the window, at the last observation.
+    pub(crate) fn latest(&self) -> Estimate {
+        self.latest
+    }
+
+    /// Adds the sample's arrivals, spread over the time in which they came.
+    fn add(&mut self, sample: &Sample) {
         let load = &sample.load;
         let count = load.activity.arrivals;
         if load.span.is_zero() && count == 0 {
@@ -75,49 +113,50 @@ impl Arrivals {
         }
     }
 
-    /// Returns the mean rate over the window, in requests per second.
-    pub(crate) fn mean(&self, window: Duration) -> f64 {
+    /// Calculates the rates from sums over the latest counts, all in one pass: this runs for each service in each second.
+    fn estimate(&self, window: Duration) -> Estimate {
         let most = seconds(window);
-        let (known, count) = self.last(most);
-        count / known.max(KNOWN.min(most as f64))
+        let mut shorter = [Sum::default(); SHORTER];
+        let mut shortened = 0;
+        let mut sum = Sum::default();
+        let mut end = SHORTEST;
+        let (older, newer) = self.counts.as_slices();
+        for second in newer.iter().rev().chain(older.iter().rev()) {
+            sum.add(*second);
+            if sum.length == end && end < most {
+                shorter[shortened] = sum;
+                shortened += 1;
+                end *= 2;
+            }
+        }
+        // A new service has no more counts for the longer ones of the short windows.
+        while end < most {
+            shorter[shortened] = sum;
+            shortened += 1;
+            end *= 2;
+        }
+        let mean = sum.count / sum.known.max(KNOWN.min(most as f64));
+        let mut rate = mean;
+        for (index, sum) in shorter[..shortened].iter().enumerate().rev() {
+            rate = self.limit(rate, SHORTEST << index, *sum);
+        }
+        Estimate { mean, rate, count: sum.count }
     }
 
-    /// Returns the current rate, in requests per second: the mean of the window, limited to the confidence interval of
-    /// each shorter window, the shortest last. Chance therefore moves the rate little, and a change moves it the more,
-    /// the clearer the change is.
-    pub(crate) fn rate(&self, window: Duration) -> f64 {
-        let most = seconds(window);
-        let lengths = std::iter::successors(Some(SHORTEST), |length| Some(length * 2));
-        let lengths: Vec<_> = lengths.take_while(|length| *length < most).collect();
-        let mut rate = self.mean(window);
-        for length in lengths.into_iter().rev() {
-            let (known, count) = self.last(length);
-            if length >= CALM && length <= self.counts.len() {
-                rate = rate.min(self.bound(count, SIGNIFICANT) / known);
-            }
-            if count >= ENOUGH {
-                // For a new service, the time before its first second counts as time without requests.
-                let missing = length.saturating_sub(self.counts.len());
-                rate = rate.max(self.bound(count, -SIGNIFICANT) / (known + missing as f64));
-            }
+    /// Limits the rate to the confidence interval of a window of this many seconds.
+    fn limit(&self, mut rate: f64, length: usize, sum: Sum) -> f64 {
+        if length >= CALM && length <= self.counts.len() {
+            rate = rate.min(self.bound(sum.count, SIGNIFICANT) / sum.known);
+        }
+        if sum.count >= ENOUGH {
+            // For a new service, the time before its first second counts as time without requests.
+            let missing = length.saturating_sub(self.counts.len());
+            rate = rate.max(self.bound(sum.count, -SIGNIFICANT) / (sum.known + missing as f64));
         }
         rate
     }
 
-    /// Returns the number of requests that arrived within the window.
-    pub(crate) fn count(&self, window: Duration) -> f64 {
-        self.last(seconds(window)).1
-    }
-
-    /// Returns how many of the latest `seconds` are known, and the number of arrivals in them.
-    fn last(&self, seconds: usize) -> (f64, f64) {
-        let latest = self.counts.iter().rev().take(seconds);
-        let known = latest.flatten();
-        known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
-    }
-
-    /// Returns a bound of the confidence interval of the mean for an observed `count`: the upper bound for positive
-    /// `deviations`, the lower one for negative.
+    /// Returns the mean for which `count` lies this many standard deviations off.
     fn bound(&self, count: f64, deviations: f64) -> f64 {
         let half = deviations.powi(2) * self.dispersion.estimate / 2.0;
         let reach = (half * (2.0 * count + half)).sqrt();
@@ -135,6 +174,16 @@ impl Arrivals {
         let surplus = self.counts.len().saturating_sub(most);
         self.counts.drain(..surplus);
         self.second = second;
+    }
+}
+
+impl Sum {
+    fn add(&mut self, second: Option<f64>) {
+        self.length += 1;
+        if let Some(count) = second {
+            self.known += 1.0;
+            self.count += count;
+        }
     }
 }
 
@@ -176,6 +225,7 @@ fn seconds(window: Duration) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weir_cluster::Activity;
 
     use super::*;
@@ -202,13 +252,50 @@ mod tests {
     }
 
     fn rate(seconds: impl IntoIterator<Item = (u64, u64)>) -> f64 {
-        after(seconds).rate(WINDOW)
+        after(seconds).latest().rate
     }
 
     /// Returns the rate after a sequence of parts, each `(seconds, arrivals per second)`.
     fn parts(parts: &[(u64, u64)]) -> f64 {
         let seconds = parts.iter().flat_map(|(length, count)| (0..*length).map(|_| *count));
         rate((0..).zip(seconds))
+    }
+
+    /// Returns the number of known seconds among the latest ones, and the arrivals in them.
+    fn last(arrivals: &Arrivals, seconds: usize) -> (f64, f64) {
+        let known = arrivals.counts.iter().rev().take(seconds).flatten();
+        known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
+    }
+
+    /// Returns the estimate as it is defined: with a sum of its own for each window.
+    fn defined(arrivals: &Arrivals, window: Duration) -> Estimate {
+        let most = seconds(window);
+        let (known, count) = last(arrivals, most);
+        let mean = count / known.max(KNOWN.min(most as f64));
+        let lengths: Vec<_> = std::iter::successors(Some(SHORTEST), |length| Some(length * 2))
+            .take_while(|length| *length < most)
+            .collect();
+        let rate = lengths.into_iter().rev().fold(mean, |rate, length| {
+            let (known, count) = last(arrivals, length);
+            arrivals.limit(rate, length, Sum { length, known, count })
+        });
+        Estimate { mean, rate, count }
+    }
+
+    proptest! {
+        #[test]
+        fn one_pass_yields_the_defined_estimate(
+            window in 0..200_u64,
+            seconds in prop::collection::vec((0..9_u64, 0..5_u64, 0..60_u64), 1..200),
+        ) {
+            let window = Duration::from_secs(window);
+            let (mut arrivals, mut now) = (Arrivals::default(), 0);
+            for (later, span, count) in seconds {
+                now += later.saturating_sub(6).max(1);
+                arrivals.observe(window, &sample(now, span, count));
+                prop_assert_eq!(arrivals.latest(), defined(&arrivals, window));
+            }
+        }
     }
 
     #[test]
@@ -250,7 +337,7 @@ mod tests {
         for span in [30, 300] {
             let mut arrivals = after((0..60).map(|second| (second, 10)));
             arrivals.observe(WINDOW, &sample(59 + span, span, 10 * span));
-            assert_eq!(arrivals.rate(WINDOW), 10.0);
+            assert_eq!(arrivals.latest().rate, 10.0);
         }
     }
 
@@ -261,13 +348,13 @@ mod tests {
             arrivals.observe(WINDOW, &sample(second, 0, 0));
         }
         arrivals.observe(WINDOW, &sample(90, 1, 10));
-        assert_eq!(arrivals.rate(WINDOW), 10.0);
+        assert_eq!(arrivals.latest().rate, 10.0);
     }
 
     #[test]
     fn bursts_are_no_change_of_the_rate() {
         let clumps = after((0..1200).map(|second| (second, if second % 3 == 0 { 30 } else { 0 })));
-        let rate = clumps.rate(WINDOW);
+        let rate = clumps.latest().rate;
         assert!((9.0..=12.0).contains(&rate), "{rate}");
     }
 
@@ -277,7 +364,7 @@ mod tests {
             let mut arrivals = after((5000..5060).map(|second| (second, 10)));
             for second in 5060 - back..5200 {
                 arrivals.observe(WINDOW, &sample(second, 1, 10));
-                let rate = arrivals.rate(WINDOW);
+                let rate = arrivals.latest().rate;
                 assert!((10.0..10.2).contains(&rate), "{second}: {rate}");
             }
         }
@@ -287,7 +374,8 @@ mod tests {
     fn a_clock_that_jumps_does_no_harm() {
         let mut arrivals = after([(5, 10), (u64::MAX, 10), (3, 10), (0, 10)]);
         arrivals.observe(Duration::MAX, &sample(7, u64::MAX, u64::MAX));
-        assert!(arrivals.rate(Duration::MAX).is_finite());
-        assert!(arrivals.rate(Duration::ZERO).is_finite());
+        assert!(arrivals.latest().rate.is_finite());
+        arrivals.observe(Duration::ZERO, &sample(8, 1, 1));
+        assert!(arrivals.latest().rate.is_finite());
     }
 }

@@ -63,14 +63,15 @@ impl Curve {
         let before = self.previous.replace(now);
         self.variety.observe(&activity.service_time);
         self.observe_credits(now, sample);
-        self.observe_batches(sample);
+        let count = activity.service_time.count();
+        self.observe_batches(sample, count);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is unknown while the number of replicas changes.
         };
         let ready = f64::from(now.ready);
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
-        let count = activity.service_time.count();
-        if let Some(mean) = activity.service_time.mean() {
+        if let Some(mean) = activity.service_time.sum_us().checked_div(count).map(Duration::from_micros) {
+            // A request that ended was itself in flight, so the concurrency is at least one.
             let times = self.variety.times();
             // A request that ended was itself in flight, so the concurrency is at least one.
             self.requests.add(at_once.max(1.0), mean, count, times);
@@ -107,7 +108,7 @@ impl Curve {
         }
     }
 
-    fn observe_batches(&mut self, sample: &Sample) {
+    fn observe_batches(&mut self, sample: &Sample, answered: u64) {
         let activity = &sample.load.activity;
         let varied = self.variety.times();
         for (_, times) in activity.batches.iter().filter(|(_, t)| t.count > 0) {
@@ -117,7 +118,7 @@ impl Curve {
             self.rows += times.rows as f64;
         }
         if self.rows > 0.0 {
-            self.answered += activity.service_time.count() as f64;
+            self.answered += answered as f64;
         }
         if self.answered > AVERAGED {
             self.rows *= AVERAGED / self.answered;

@@ -7,6 +7,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Gaps {
     latest: VecDeque<f32>,
+    /// The same gaps, the shortest first: they change much less often than they are used.
+    sorted: Vec<f32>,
 }
 
 /// Number of gaps that are remembered: enough to tell a habit from chance, few enough to follow a change of habits.
@@ -22,6 +24,9 @@ impl Gaps {
             self.latest.pop_front();
         }
         self.latest.push_back(gap.as_secs_f32());
+        self.sorted.clear();
+        self.sorted.extend(&self.latest);
+        self.sorted.sort_unstable_by(f32::total_cmp);
     }
 
     /// Returns the time that would have been cheapest to keep the replica over all the gaps, if a start costs as much
@@ -31,8 +36,7 @@ impl Gaps {
             return first;
         }
         let cost = cost.as_secs_f64();
-        let mut sorted: Vec<f32> = self.latest.iter().copied().collect();
-        sorted.sort_unstable_by(f32::total_cmp);
+        let sorted = &self.sorted;
         let mut best = (cost * sorted.len() as f64, 0.0);
         let mut shorter = 0.0;
         for (index, gap) in sorted.iter().map(|gap| f64::from(*gap)).enumerate() {

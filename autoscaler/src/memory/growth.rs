@@ -49,7 +49,7 @@ impl Growth {
     /// Observes the current load.
     pub(crate) fn observe(&mut self, now: Duration, load: f64, cold_start: Duration) {
         let slot = (cold_start / SLOTS as u32).max(Duration::from_secs(1));
-        if slot > self.slot * 5 / 4 || slot < self.slot * 3 / 4 {
+        if slot != self.slot && (slot > self.slot * 5 / 4 || slot < self.slot * 3 / 4) {
             self.slots.clear();
             self.slot = slot;
             self.until = now;

@@ -110,9 +110,12 @@ impl Levels {
         let mut kept = 0;
         for index in (0..self.levels.len()).rev() {
             let level = &self.levels[index];
-            let longest = keep(index as u32 + 1, &self.levels[index.min(LEARNED - 1)]);
+            if !level.is_kept {
+                continue;
+            }
             let unneeded = now.saturating_sub(level.last_needed);
-            if level.is_kept && (unneeded.is_zero() || unneeded < longest) {
+            let past = &self.levels[index.min(LEARNED - 1)];
+            if unneeded.is_zero() || unneeded < keep(index as u32 + 1, past) {
                 kept = index + 1;
                 break;
             }

@@ -15,8 +15,12 @@ const FADES: f64 = 200.0;
 impl Peak {
     /// Updates the peak with the rate after this time.
     pub(crate) fn observe(&mut self, elapsed: Duration, rate: f64, cold_start: Duration) {
+        if rate >= self.rate {
+            self.rate = rate;
+            return;
+        }
         let starts = elapsed.as_secs_f64() / cold_start.as_secs_f64().max(1.0);
-        let left = (self.rate - rate).max(0.0) * (-starts / FADES).exp();
+        let left = (self.rate - rate) * (-starts / FADES).exp();
         self.rate = rate + left;
     }
 

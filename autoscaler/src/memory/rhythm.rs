@@ -8,6 +8,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rhythm {
     latest: VecDeque<f32>,
+    /// Range of the intervals without outliers and with a margin; `None` while there are too few intervals.
+    range: Option<(Duration, Duration)>,
 }
 
 /// Number of intervals that are remembered.
@@ -27,6 +29,7 @@ impl Rhythm {
             self.latest.pop_front();
         }
         self.latest.push_back(interval.as_secs_f32());
+        self.range = self.measure();
     }
 
     /// Returns the range of times, since the replica last began to be needed, in which it should be ready for the next
@@ -35,6 +38,12 @@ impl Rhythm {
     /// shortest remaining interval, so that keeping a replica for the range costs less than half of keeping it all the
     /// time.
     pub(crate) fn next(&self, cold_start: Duration) -> Option<RangeInclusive<Duration>> {
+        let (least, most) = self.range?;
+        let pays = (most - least + cold_start) * 2 < least;
+        pays.then_some(least..=most)
+    }
+
+    fn measure(&self) -> Option<(Duration, Duration)> {
         if self.latest.len() < FEWEST {
             return None;
         }
@@ -43,8 +52,7 @@ impl Rhythm {
         let outliers = sorted.len() / 10;
         let least = Duration::from_secs_f32(sorted[outliers]).saturating_sub(MARGIN);
         let most = Duration::from_secs_f32(sorted[sorted.len() - 1 - outliers]) + MARGIN;
-        let pays = (most - least + cold_start) * 2 < least;
-        pays.then_some(least..=most)
+        Some((least, most))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Measured times by the concurrency of a replica.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Times by the concurrency of a replica. The time grows about linearly with it, whether the replica batches, serves
@@ -11,8 +10,8 @@ use std::time::Duration;
 /// and with it all points.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Points {
-    /// Points by concurrency, with four buckets for each doubling.
-    points: BTreeMap<i32, Point>,
+    /// Points in the order of their buckets. There are few, and all are read in every second.
+    points: Vec<Point>,
     /// Present times relative to the times of the points.
     pace: f64,
     /// Number of requests that determine the pace, at most [`QUICK`].
@@ -23,6 +22,8 @@ pub(super) struct Points {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
+    /// Bucket of the concurrency: four for each doubling.
+    bucket: i32,
     /// Mean concurrency of the requests.
     at_once: f64,
     /// Service time in seconds, at a pace of one.
@@ -66,13 +67,19 @@ impl Points {
         self.completed = self.completed.saturating_add(count);
         let count = (count as f64 / varied).min(ONE_SAMPLE);
         let bucket = (4.0 * at_once.log2()).round() as i32;
-        if let Some(known) = self.points.get(&bucket) {
+        let place = self.points.binary_search_by_key(&bucket, |point| point.bucket);
+        if let Ok(index) = place {
+            let known = self.points[index];
             let sure = (known.weight / SURE).min(1.0);
             self.follow(seconds / known.seconds, count * sure);
         }
         self.forget();
         let seconds = seconds / self.pace;
-        let point = self.points.entry(bucket).or_insert(Point { at_once, seconds, weight: 0.0 });
+        let index = place.unwrap_or_else(|index| {
+            self.points.insert(index, Point { bucket, at_once, seconds, weight: 0.0 });
+            index
+        });
+        let point = &mut self.points[index];
         let share = count / (point.weight + count);
         point.at_once += share * (at_once - point.at_once);
         point.seconds += share * (seconds - point.seconds);
@@ -98,7 +105,7 @@ impl Points {
     /// Returns the point closest to this concurrency, if one is close enough.
     fn near(&self, at_once: f64) -> Option<&Point> {
         let ratio = |point: &Point| (point.at_once / at_once).max(at_once / point.at_once);
-        let near = self.points.values().filter(|point| ratio(point) <= NEAR);
+        let near = self.points.iter().filter(|point| ratio(point) <= NEAR);
         near.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
@@ -116,7 +123,7 @@ impl Points {
 
     fn forget(&mut self) {
         let kept = 0.5_f64.powf(1.0 / FORGOTTEN);
-        for point in self.points.values_mut() {
+        for point in &mut self.points {
             // The weight never becomes zero, because there may be no better point.
             point.weight = (point.weight * kept).max(1e-3);
         }
@@ -125,14 +132,13 @@ impl Points {
     /// Fits a line by weighted least squares; neither part is negative. If the points are close to each other the line
     /// is flat, because they do not show what more concurrency costs.
     fn line(&self) -> Option<(f64, f64)> {
-        let total = |of: &dyn Fn(&Point) -> f64| -> f64 { self.points.values().map(|p| p.weight * of(p)).sum() };
-        let weight = total(&|_| 1.0);
+        let weight = self.total(|_| 1.0);
         if weight <= 0.0 {
             return None;
         }
-        let (x, y) = (total(&|p| p.at_once) / weight, total(&|p| p.seconds) / weight);
-        let spread = total(&|p| (p.at_once - x).powi(2));
-        let slope = total(&|p| (p.at_once - x) * (p.seconds - y)) / spread;
+        let (x, y) = (self.total(|p| p.at_once) / weight, self.total(|p| p.seconds) / weight);
+        let spread = self.total(|p| (p.at_once - x).powi(2));
+        let slope = self.total(|p| (p.at_once - x) * (p.seconds - y)) / spread;
         if !self.is_wide() || slope <= 0.0 {
             return Some((y, 0.0));
         }
@@ -140,22 +146,27 @@ impl Points {
         if fixed >= 0.0 {
             return Some((fixed, slope));
         }
-        let through_zero = total(&|p| p.at_once * p.seconds) / total(&|p| p.at_once.powi(2));
+        let through_zero = self.total(|p| p.at_once * p.seconds) / self.total(|p| p.at_once.powi(2));
         Some((0.0, through_zero))
     }
 
     /// Returns true if one point has twice the concurrency of another. With less, the slope is noise.
     fn is_wide(&self) -> bool {
-        let mut points = self.points.values().map(|point| point.at_once);
-        let least = points.next();
-        let most = points.next_back();
-        least.zip(most).is_some_and(|(least, most)| most >= 2.0 * least)
+        match self.points.as_slice() {
+            [least, .., most] => most.at_once >= 2.0 * least.at_once,
+            _ => false,
+        }
+    }
+
+    /// Returns the sum of this over all points, by their weights.
+    fn total(&self, of: impl Fn(&Point) -> f64) -> f64 {
+        self.points.iter().map(|point| point.weight * of(point)).sum()
     }
 }
 
 impl Default for Points {
     fn default() -> Self {
-        Self { points: BTreeMap::new(), pace: 1.0, weight: 0.0, completed: 0 }
+        Self { points: Vec::new(), pace: 1.0, weight: 0.0, completed: 0 }
     }
 }
 
