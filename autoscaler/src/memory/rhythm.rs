@@ -8,15 +8,21 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rhythm {
     latest: VecDeque<f32>,
-    /// Range of the intervals without outliers and with a margin; `None` while there are too few intervals.
+    /// Range of the intervals without outliers and with a margin; `None` while their likeness may be chance.
     range: Option<(Duration, Duration)>,
 }
 
 /// Number of intervals that are remembered.
 const KEPT: usize = 16;
 
-/// Least number of similar intervals; fewer are chance.
-const FEWEST: usize = 8;
+/// Number of similar intervals that suffice, however far they spread within the range that pays.
+const ENOUGH: usize = 8;
+
+/// Least number of similar intervals, however alike they are.
+const FEWEST: usize = 6;
+
+/// Highest probability that fewer than [`ENOUGH`] intervals are as close to each other by chance.
+const CHANCE: f64 = 1e-3;
 
 /// Margin around the interval. Requests are seen a second after they arrive, and a second replica is needed only once
 /// the first has too many, so an early need is covered too.
@@ -50,10 +56,21 @@ impl Rhythm {
         let mut sorted: Vec<f32> = self.latest.iter().copied().collect();
         sorted.sort_unstable_by(f32::total_cmp);
         let outliers = sorted.len() / 10;
-        let least = Duration::from_secs_f32(sorted[outliers]).saturating_sub(MARGIN);
-        let most = Duration::from_secs_f32(sorted[sorted.len() - 1 - outliers]) + MARGIN;
+        let (shortest, longest) = (sorted[outliers], sorted[sorted.len() - 1 - outliers]);
+        if sorted.len() < ENOUGH && chance(shortest, longest, sorted.len()) > CHANCE {
+            return None;
+        }
+        let least = Duration::from_secs_f32(shortest).saturating_sub(MARGIN);
+        let most = Duration::from_secs_f32(longest) + MARGIN;
         Some((least, most))
     }
+}
+
+/// Returns the probability that this many intervals of random length lie between the two. The first one may have any
+/// length; each other one must lie within their distance of it.
+fn chance(shortest: f32, longest: f32, count: usize) -> f64 {
+    let share = f64::from(longest - shortest + 1.0) / f64::from(longest.max(1.0));
+    share.powi(count as i32 - 1)
 }
 
 #[cfg(test)]
@@ -78,8 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_intervals_are_chance() {
-        assert_eq!(next(&[600; 7]), None);
+    fn few_intervals_suffice_if_they_are_very_similar() {
+        assert_eq!(next(&[1800; 5]), None);
+        assert_eq!(next(&[1800, 1790, 1805, 1795, 1800, 1800]), Some((1782, 1813)));
+        // Six that differ by more than a quarter may be chance; seven are not.
+        assert_eq!(next(&[1800, 1330, 1500, 1700, 1600, 1550]), None);
+        assert_eq!(next(&[1800, 1330, 1500, 1700, 1600, 1550, 1550]), Some((1322, 1808)));
     }
 
     #[test]
