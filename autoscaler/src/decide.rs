@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use reason::{HeldBy, Reason};
+pub use reason::{LimitedBy, Reason};
 pub use terms::Terms;
 
 use weir_cluster::{RevisionName, ScalingPolicy};

@@ -22,7 +22,7 @@ mod sample;
 mod unplaced;
 
 pub use account::Account;
-pub use decide::{Decision, Decisions, HeldBy, Reason, Terms, decide};
+pub use decide::{Decision, Decisions, LimitedBy, Reason, Terms, decide};
 pub use memory::{Memory, Throughput};
 pub use run::{Autoscaler, LEASE};
 pub use sample::{Coverage, Load, Replicas, Sample};

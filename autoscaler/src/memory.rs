@@ -9,10 +9,10 @@ mod headroom;
 mod lateness;
 mod levels;
 mod peak;
-mod price;
 mod rhythm;
 mod seasons;
 mod sharing;
+mod start_worth;
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(crate) use arrivals::{Arrivals, Estimate};
 pub(crate) use changes::Changes;
 pub(crate) use curve::Curve;
 pub(crate) use growth::Growth;
-pub(crate) use headroom::{Headroom, Settled};
+pub(crate) use headroom::{Headroom, HeadroomSample};
 pub(crate) use lateness::Lateness;
 pub(crate) use levels::{Level, Levels};
 pub(crate) use peak::Peak;
-pub(crate) use price::{Price, Step};
 pub(crate) use seasons::Seasons;
 pub(crate) use sharing::Sharing;
 pub use sharing::Throughput;
+pub(crate) use start_worth::{StartSample, StartWorth};
 
 use weir_cluster::ScalingPolicy;
 
@@ -59,7 +59,7 @@ pub struct Memory {
     pub(crate) is_enough: bool,
     /// True if `is_enough` held at least once while a replica was ready.
     has_settled: bool,
-    pub(crate) price: Price,
+    pub(crate) start_worth: StartWorth,
     pub(crate) headroom: Headroom,
     pub(crate) lateness: Lateness,
     pub(crate) changes: Changes,
@@ -109,9 +109,9 @@ impl Memory {
         let (roomless, cold) = if self.is_enough { (late, 0) } else { (0, late) };
         let cold_start = sample.replicas.cold_start;
         let allowed = (1.0 - policy.quantile) * AIMED;
-        self.price.observe(
+        self.start_worth.observe(
             elapsed,
-            &Step {
+            &StartSample {
                 requests,
                 late: cold,
                 allowed,
@@ -120,7 +120,7 @@ impl Memory {
                 most: economy::most_starts(policy.economy, cold_start),
             },
         );
-        self.headroom.observe(&Settled { elapsed, requests, late: roomless, allowed, cold_start });
+        self.headroom.observe(&HeadroomSample { elapsed, requests, late: roomless, allowed, cold_start });
     }
 
     /// Records the time of the activity if there is work, or if something else raised the number of replicas.

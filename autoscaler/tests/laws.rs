@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_autoscaler::Coverage;
-use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules};
+use weir_cluster::{ChangeLimit, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules};
 use world::{Op, Revision, behavior, op, ops, policy};
 
 /// Cases per law; thirteen laws take some seconds of one core each.
@@ -159,7 +159,7 @@ proptest! {
     fn a_behavior_that_allows_everything_changes_nothing(policy in policy(), ops in ops()) {
         let all = ScalingRules {
             window: Duration::ZERO,
-            policies: vec![RatePolicy { most: MostChange::Pods(u32::MAX), period: Duration::from_secs(1) }],
+            policies: vec![RatePolicy { most: ChangeLimit::Pods(u32::MAX), period: Duration::from_secs(1) }],
             select: PolicySelect::Max,
             tolerance: 0.0,
         };
@@ -175,7 +175,7 @@ proptest! {
     fn rates_of_a_behavior_hold(policy in policy(), ops in ops(), most in 1..5_u32, seconds in 1..60_u64) {
         let period = Duration::from_secs(seconds);
         let rules = ScalingRules {
-            policies: vec![RatePolicy { most: MostChange::Pods(most), period }],
+            policies: vec![RatePolicy { most: ChangeLimit::Pods(most), period }],
             ..ScalingRules::default_up()
         };
         let behavior = ScalingBehavior { up: Some(rules.clone()), down: Some(rules) };

@@ -179,7 +179,7 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Stops waiting for more items, for queued and future items: too few will come to make waiting useful.
-    pub fn hurry(&mut self) {
+    pub fn flush(&mut self) {
         self.policy.delay = Duration::ZERO;
     }
 

@@ -130,8 +130,8 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
     }
 
     /// Stops waiting for more items to join a batch, for queued and future items. Call this if few more will come.
-    pub fn hurry(&self) {
-        self.handle.shared.hurry();
+    pub fn flush(&self) {
+        self.handle.shared.flush();
     }
 
     /// Closes the queue for new items. Workers receive the queued items without delay, and then `None`. If there is no
@@ -142,8 +142,8 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
 
     /// Answers all queued items with [`SubmitError::Draining`] but still admits new ones: the devices are stuck, and
     /// the callers may retry elsewhere.
-    pub fn turn_away(&self) {
-        self.handle.shared.turn_away();
+    pub fn refuse_queued(&self) {
+        self.handle.shared.refuse_queued();
     }
 
     /// Waits until the queue is closed and all admitted items have been answered.

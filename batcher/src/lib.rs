@@ -38,5 +38,5 @@ pub use observer::{BatchStats, Observer};
 pub use policy::{Ordering, Policy, QueuePolicy, TimeoutAction};
 pub use reorder::ReorderBuffer;
 pub use ticket::Ticket;
-pub use work::{Recall, Work};
+pub use work::{BatchCallers, Work};
 pub use worker::{Worker, form_at};

@@ -169,8 +169,8 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
     }
 
     /// Lets queued and future items run without delay.
-    pub(crate) fn hurry(&self) {
-        self.lock().assembler.hurry();
+    pub(crate) fn flush(&self) {
+        self.lock().assembler.flush();
         self.due.notify_all();
     }
 
@@ -190,7 +190,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
     }
 
     /// Refuses the queued items, but still admits new ones.
-    pub(crate) fn turn_away(&self) {
+    pub(crate) fn refuse_queued(&self) {
         let queued = self.lock().assembler.take_all();
         self.fail(queued, &SubmitError::Draining);
     }

@@ -27,12 +27,12 @@ pub struct Work<I: Item, O: Send + 'static> {
 type Callers<O> = Mutex<Vec<(Id, Reply<O>)>>;
 
 /// The callers of a batch that may never end, to be answered from another thread.
-pub struct Recall<I: Item, O: Send + 'static> {
+pub struct BatchCallers<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
     callers: Arc<Callers<O>>,
 }
 
-impl<I: Item, O: Send + 'static> Recall<I, O> {
+impl<I: Item, O: Send + 'static> BatchCallers<I, O> {
     /// Answers every caller that still waits, instead of the batch, whose own answers are then discarded. Returns the
     /// number of these callers.
     pub fn answer(&self, answer: impl Fn() -> O) -> usize {
@@ -96,8 +96,8 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
     /// Returns a handle to the batch's callers, for a thread that watches if the batch ends.
     #[must_use]
-    pub fn recall(&self) -> Recall<I, O> {
-        Recall { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
+    pub fn callers(&self) -> BatchCallers<I, O> {
+        BatchCallers { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
     }
 
     /// Postpones the start of the batch to `free_at`, until which its device is busy.

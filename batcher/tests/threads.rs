@@ -178,7 +178,7 @@ async fn after_hurry_no_item_waits_for_more_items() {
         ticket.expect("has room")
     };
     let queued = tokio::spawn(submit(0));
-    batcher.hurry();
+    batcher.flush();
     assert_eq!(within(queued).await.expect("does not panic"), Ok(0));
     assert_eq!(within(submit(3)).await, Ok(3), "items that are submitted later run at once, too");
     batcher.close();

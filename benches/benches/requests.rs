@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor};
-use weir_runtime::backend::{Answer, Leeway, Signature, TensorConfig, Timing};
-use weir_runtime::internals::{AnswerSlice, Interface, Job, ReadShared, ServeError};
+use weir_runtime::backend::{BatchOutput, ShapeTolerance, Signature, TensorConfig, Timing};
+use weir_runtime::internals::{Interface, Job, OutputSlice, ReadShared, ServeError};
 
 /// Number of elements in a row, of the input and of the output.
 const WIDTH: usize = 784;
@@ -58,7 +58,7 @@ fn interface() -> Interface {
             inputs: vec![tensor("INPUT0")],
             outputs: vec![tensor("OUTPUT0")],
             max_batch_size: 32,
-            leeway: Leeway::None,
+            tolerance: ShapeTolerance::None,
         },
         padding: None,
     }
@@ -110,8 +110,8 @@ fn cut(criterion: &mut Criterion) -> anyhow::Result<()> {
         let shape = Shape::new(&[rows as i64, WIDTH as i64])?;
         let data = Bytes::from(vec![0; rows * WIDTH * 4]);
         let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data)?;
-        let share = AnswerSlice {
-            answer: Arc::new(Answer { outputs: vec![output], parameters: Vec::new(), timing: Timing::default() }),
+        let share = OutputSlice {
+            answer: Arc::new(BatchOutput { outputs: vec![output], parameters: Vec::new(), timing: Timing::default() }),
             index: rows - 1,
             first_row: rows - 1,
             rows: 1,

@@ -50,8 +50,8 @@ pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;
 pub use scale_in::{ScaleInCandidate, choose_scale_in};
 pub use scaling::{
-    Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
-    ScalingRules, WrittenNumber,
+    ChangeLimit, Economy, OtherAutoscaler, PolicySelect, RatePolicy, ReplicasField, ScaleTarget, ScalingBehavior,
+    ScalingPolicy, ScalingRules,
 };
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, Outlook, Phase, Replica, Revision, Revisions,

@@ -6,8 +6,8 @@ mod other;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-pub use behavior::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
-pub use other::{OtherAutoscaler, WrittenNumber};
+pub use behavior::{ChangeLimit, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
+pub use other::{OtherAutoscaler, ReplicasField};
 
 /// Bounds and targets for the number of one revision's replicas. The component that plans the revision writes them, and
 /// the autoscaler reads them in the snapshot.

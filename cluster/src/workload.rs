@@ -1,7 +1,7 @@
 //! One revision as requested by the controller: pod template, storage, replicas and scaling bounds.
 
+mod canonical_form;
 mod identity;
-mod meaning;
 mod ports;
 mod template;
 #[cfg(test)]

@@ -21,7 +21,7 @@ const FAILED: u64 = 60;
 
 /// Role of a service in the rolling update of a changed runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RollRole {
     /// The service has the present runtime, or does not follow it.
     #[default]
     None,
@@ -41,14 +41,14 @@ pub(crate) enum Follow {
 }
 
 /// Service in the order of turns.
-pub(crate) struct Place<'a> {
+pub(crate) struct TurnEntry<'a> {
     pub(crate) service: &'a ServiceName,
-    pub(crate) part: Part,
+    pub(crate) role: RollRole,
     /// Time of the service's last turn, in seconds since 1970; 0 before the first.
     pub(crate) last: u64,
 }
 
-impl Part {
+impl RollRole {
     /// Returns the role of a service that has just begun to roll.
     pub(crate) fn begun(now: u64) -> Self {
         Self::Rolling { until: now.saturating_add(SLOW) }
@@ -61,10 +61,10 @@ impl Part {
 
 /// Returns the services that get a turn now, in addition to those that already roll. The service whose last turn is
 /// longest ago comes first, so that one that cannot follow does not block the others.
-pub(crate) fn next<'a>(places: impl IntoIterator<Item = Place<'a>>, now: u64) -> Vec<ServiceName> {
-    let (rolling, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| place.part.is_rolling(now));
-    let waiting = others.iter().filter(|place| place.part == Part::Waiting);
-    let in_order: BTreeSet<_> = waiting.map(|place| (place.last, place.service)).collect();
+pub(crate) fn next<'a>(entries: impl IntoIterator<Item = TurnEntry<'a>>, now: u64) -> Vec<ServiceName> {
+    let (rolling, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.role.is_rolling(now));
+    let waiting = others.iter().filter(|entry| entry.role == RollRole::Waiting);
+    let in_order: BTreeSet<_> = waiting.map(|entry| (entry.last, entry.service)).collect();
     let free = AT_ONCE.saturating_sub(rolling.len());
     let turns = in_order.into_iter().take(free);
     turns.map(|(_, service)| service.clone()).collect()
@@ -95,20 +95,20 @@ pub(crate) fn keeps_runtime(validated: &Validated, history: &History, snapshot: 
 }
 
 /// Returns the role of a service as its history and its pods show it.
-pub(crate) fn part(validated: &Validated, history: &History, snapshot: &Snapshot, now: u64) -> Part {
+pub(crate) fn role(validated: &Validated, history: &History, snapshot: &Snapshot, now: u64) -> RollRole {
     if validated.is_stopped {
-        return Part::None;
+        return RollRole::None;
     }
-    match rolling(history, snapshot).filter(|part| part.is_rolling(now)) {
+    match rolling(history, snapshot).filter(|role| role.is_rolling(now)) {
         Some(rolling) => rolling,
-        None if keeps_runtime(validated, history, snapshot) => Part::None,
-        None if history.is_behind(validated) => Part::Waiting,
-        None => Part::None,
+        None if keeps_runtime(validated, history, snapshot) => RollRole::None,
+        None if history.is_behind(validated) => RollRole::Waiting,
+        None => RollRole::None,
     }
 }
 
 /// Returns the role of a service whose newest revision a changed runtime made, until that revision serves.
-fn rolling(history: &History, snapshot: &Snapshot) -> Option<Part> {
+fn rolling(history: &History, snapshot: &Snapshot) -> Option<RollRole> {
     let roll = history.runtime_roll.as_ref()?;
     if !is_under_way(history, &roll.revision) {
         return None;
@@ -118,7 +118,7 @@ fn rolling(history: &History, snapshot: &Snapshot) -> Option<Part> {
         .is_some_and(|revision| revision.failure.is_some() && revision.ready().next().is_none());
     let limit = if fails { FAILED } else { SLOW };
     let until = roll.since.saturating_add(limit);
-    Some(Part::Rolling { until })
+    Some(RollRole::Rolling { until })
 }
 
 fn is_under_way(history: &History, revision: &RevisionName) -> bool {
@@ -146,8 +146,8 @@ mod tests {
     use weir_cluster::{Failure, FailureReason, Ledger, Revisions};
 
     use super::{
-        AT_ONCE, FAILED, Follow, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot, Validated, change,
-        next,
+        AT_ONCE, FAILED, Follow, History, RollRole, RuntimeChange, SLOW, ServiceName, Snapshot, TurnEntry, Validated,
+        change, next,
     };
     use crate::fixtures::{change_pods, model, validated};
     use crate::history::{LoadState, revise};
@@ -157,8 +157,8 @@ mod tests {
         ServiceName::new("default", &format!("s{number}")).unwrap()
     }
 
-    fn places(parts: &BTreeMap<ServiceName, (Part, u64)>) -> impl Iterator<Item = Place<'_>> {
-        parts.iter().map(|(service, (part, last))| Place { service, part: *part, last: *last })
+    fn entries(parts: &BTreeMap<ServiceName, (RollRole, u64)>) -> impl Iterator<Item = TurnEntry<'_>> {
+        parts.iter().map(|(service, (role, last))| TurnEntry { service, role: *role, last: *last })
     }
 
     /// End of a service's turn in the simulation.
@@ -183,10 +183,13 @@ mod tests {
         ]
     }
 
-    fn part() -> impl proptest::strategy::Strategy<Value = (Part, u64)> {
-        let part =
-            prop_oneof![Just(Part::None), Just(Part::Waiting), (0_u64..40).prop_map(|until| Part::Rolling { until }),];
-        (part, 0_u64..5)
+    fn role() -> impl proptest::strategy::Strategy<Value = (RollRole, u64)> {
+        let role = prop_oneof![
+            Just(RollRole::None),
+            Just(RollRole::Waiting),
+            (0_u64..40).prop_map(|until| RollRole::Rolling { until }),
+        ];
+        (role, 0_u64..5)
     }
 
     /// Case of a service that serves, and whose runtime changed at 100 s.
@@ -222,21 +225,21 @@ mod tests {
             Snapshot { revisions: Arc::new(revisions), ..Snapshot::default() }
         }
 
-        fn part(&self, failing: u32, now: u64) -> Part {
-            super::part(&self.validated, &self.history, &self.snapshot(failing), now)
+        fn role(&self, failing: u32, now: u64) -> RollRole {
+            super::role(&self.validated, &self.history, &self.snapshot(failing), now)
         }
     }
 
     #[test]
     fn a_service_waits_for_its_turn_and_then_counts_until_it_serves() {
-        assert_eq!(Case::new(&[], Follow::Later).part(0, 100), Part::Waiting);
+        assert_eq!(Case::new(&[], Follow::Later).role(0, 100), RollRole::Waiting);
         let mut given = Case::new(&[], Follow::Now);
-        assert_eq!(given.part(0, 100), Part::Rolling { until: 100 + SLOW });
-        assert_eq!(given.part(2, 100), Part::Rolling { until: 100 + FAILED });
-        assert_eq!(given.part(2, 100 + FAILED), Part::None);
+        assert_eq!(given.role(0, 100), RollRole::Rolling { until: 100 + SLOW });
+        assert_eq!(given.role(2, 100), RollRole::Rolling { until: 100 + FAILED });
+        assert_eq!(given.role(2, 100 + FAILED), RollRole::None);
         given.history.rollout.stable = given.history.rollout.candidate.take().map(|c| c.revision);
         given.history.records[1].load = LoadState::Now;
-        assert_eq!(given.part(0, 101), Part::None);
+        assert_eq!(given.role(0, 101), RollRole::None);
     }
 
     #[test]
@@ -244,7 +247,7 @@ mod tests {
         let stop = [("serving.kserve.io/stop", "true")];
         let stopped = Case::new(&stop, Follow::Later);
         assert!(!stopped.history.is_behind(&stopped.validated));
-        assert_eq!(stopped.part(0, 100), Part::None);
+        assert_eq!(stopped.role(0, 100), RollRole::None);
     }
 
     #[test]
@@ -252,8 +255,8 @@ mod tests {
         let disabled = [("serving.kserve.io/disable-auto-update", "true")];
         let case = Case::new(&disabled, Follow::Now);
         assert_eq!(case.history.records.len(), 1);
-        assert_eq!(case.part(0, 100), Part::None);
-        assert_eq!(case.part(1, 100), Part::Waiting);
+        assert_eq!(case.role(0, 100), RollRole::None);
+        assert_eq!(case.role(1, 100), RollRole::Waiting);
         let of = |failing| change(&case.validated, &case.history, &case.snapshot(failing), Follow::Now);
         assert_eq!((of(0), of(1)), (RuntimeChange::Hold, RuntimeChange::Follow));
     }
@@ -261,40 +264,40 @@ mod tests {
     proptest! {
         #[test]
         fn turns_go_to_waiting_services_until_all_are_given(
-            parts in proptest::collection::vec(part(), 0..20),
+            parts in proptest::collection::vec(role(), 0..20),
             now in 0_u64..40,
         ) {
-            let parts: BTreeMap<_, _> = parts.into_iter().enumerate().map(|(i, part)| (service(i), part)).collect();
-            let turns = next(places(&parts), now);
-            let count = |is_it: &dyn Fn(Part) -> bool| parts.values().filter(|(part, _)| is_it(*part)).count();
-            let rolling = count(&|part| part.is_rolling(now));
-            let waiting = count(&|part| part == Part::Waiting);
+            let parts: BTreeMap<_, _> = parts.into_iter().enumerate().map(|(i, role)| (service(i), role)).collect();
+            let turns = next(entries(&parts), now);
+            let count = |is_it: &dyn Fn(RollRole) -> bool| parts.values().filter(|(role, _)| is_it(*role)).count();
+            let rolling = count(&|role| role.is_rolling(now));
+            let waiting = count(&|role| role == RollRole::Waiting);
             prop_assert_eq!(turns.len(), waiting.min(AT_ONCE.saturating_sub(rolling)));
-            prop_assert!(turns.iter().all(|service| parts[service].0 == Part::Waiting));
+            prop_assert!(turns.iter().all(|service| parts[service].0 == RollRole::Waiting));
             let last = turns.iter().map(|service| parts[service].1).max().unwrap_or(0);
-            let passed_over = parts.iter().filter(|(name, (part, _))| *part == Part::Waiting && !turns.contains(name));
+            let passed_over = parts.iter().filter(|(name, (role, _))| *role == RollRole::Waiting && !turns.contains(name));
             prop_assert!(passed_over.map(|(_, (_, before))| *before).all(|before| before >= last));
         }
 
         #[test]
         fn every_service_gets_a_turn_whatever_happens_to_others(ends in proptest::collection::vec(end(), 1..24)) {
             let services: Vec<_> = (0..ends.len()).map(service).collect();
-            let mut parts: BTreeMap<_, _> = services.iter().map(|name| (name.clone(), (Part::Waiting, 0))).collect();
+            let mut parts: BTreeMap<_, _> = services.iter().map(|name| (name.clone(), (RollRole::Waiting, 0))).collect();
             let mut begun: BTreeMap<ServiceName, u64> = BTreeMap::new();
             for now in (1..(SLOW + 20) * (ends.len() as u64)).step_by(10) {
-                for turn in next(places(&parts), now) {
+                for turn in next(entries(&parts), now) {
                     begun.entry(turn.clone()).or_insert(now);
-                    parts.insert(turn, (Part::begun(now), now));
+                    parts.insert(turn, (RollRole::begun(now), now));
                 }
-                let rolling = parts.values().filter(|(part, _)| part.is_rolling(now)).count();
+                let rolling = parts.values().filter(|(role, _)| role.is_rolling(now)).count();
                 prop_assert!(rolling <= AT_ONCE);
                 for (service, end) in services.iter().zip(&ends) {
-                    let (part, last) = parts[service];
-                    let next = match (end, part) {
-                        (End::Follows(time), Part::Rolling { .. }) if now >= last + time => Part::None,
-                        (End::Fails, Part::Rolling { .. }) => Part::Rolling { until: last + FAILED },
-                        (End::Refused, Part::Rolling { until }) if now >= until => Part::Waiting,
-                        (_, part) => part,
+                    let (role, last) = parts[service];
+                    let next = match (end, role) {
+                        (End::Follows(time), RollRole::Rolling { .. }) if now >= last + time => RollRole::None,
+                        (End::Fails, RollRole::Rolling { .. }) => RollRole::Rolling { until: last + FAILED },
+                        (End::Refused, RollRole::Rolling { until }) if now >= until => RollRole::Waiting,
+                        (_, role) => role,
                     };
                     parts.insert(service.clone(), (next, last));
                 }

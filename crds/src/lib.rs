@@ -31,4 +31,4 @@ pub use quantity::quantity_value;
 pub use read::{Incomplete, Manifest, Object, Reading, read, read_all};
 pub use serving_runtime::{ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec};
 pub use spans::Spans;
-pub use support::{Effect, OF_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};
+pub use support::{Effect, SET_FOR_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};

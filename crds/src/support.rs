@@ -103,7 +103,7 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
 
 const ONE_POD: &str = "multi-pod replicas are not supported";
 /// Reason why a canary's own value has no effect.
-pub const OF_ALL_VARIANTS: &str = "spec.predictor sets it for all variants";
+pub const SET_FOR_ALL_VARIANTS: &str = "spec.predictor sets it for all variants";
 const QUEUE_DELAY: &str = "replicas are scaled by queue delay";
 
 /// The unsupported fields found so far.
@@ -213,7 +213,7 @@ impl Found {
             ("canaryTrafficPercent", canary.canary_traffic_percent.is_some()),
         ] {
             if is_set {
-                self.add(format!("{path}.{field}"), Ignored, OF_ALL_VARIANTS);
+                self.add(format!("{path}.{field}"), Ignored, SET_FOR_ALL_VARIANTS);
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
 /// Returns the verdict on a response. `Open` means that the trailers decide.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
     if let Some(mark) = header_names::first(response.headers(), &headers::REFUSED) {
-        return verdict_of_mark(mark);
+        return verdict_of_refusal(mark);
     }
     match protocol {
         Protocol::Http => http::verdict(response.status(), response.headers()),
@@ -54,7 +54,7 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
 
 /// Returns the verdict on a request that a replica refused with this value of `weir-refused`. `3` means that the
 /// client's own deadline was too short.
-pub(crate) fn verdict_of_mark(mark: &HeaderValue) -> Verdict {
+pub(crate) fn verdict_of_refusal(mark: &HeaderValue) -> Verdict {
     if mark == "3" { Verdict::Uncounted } else { Verdict::Refused }
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName};
 use weir_protocol::grpc::timeout::parse_timeout;
-use weir_protocol::{Blame, blame_of_own_deadline};
+use weir_protocol::{Blame, blame_for_client_deadline};
 use weir_serve::header_names;
 
 use crate::error::GatewayError;
-use crate::headers::{GRPC_TIMEOUT, HOP, HOP_HASTY, TIMEOUT};
+use crate::headers::{GRPC_TIMEOUT, HOP, HOP_CLIENT_DEADLINE, TIMEOUT};
 
 static TIMEOUTS: [HeaderName; 2] = [GRPC_TIMEOUT, TIMEOUT];
 
@@ -43,7 +43,7 @@ impl Deadline {
         // A timeout from another gateway may be what is left of the service's own timeout, so `weir-hop` says whether
         // it is a short deadline of the client's own.
         let hop = headers.get(HOP);
-        let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_HASTY);
+        let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_CLIENT_DEADLINE);
         let blame = if is_clients { Blame::Caller } else { Blame::Server };
         Ok(Self { blame, ..requested })
     }
@@ -74,7 +74,7 @@ impl Deadline {
             return Err(self.late(now, bytes));
         }
         let blame = match self.blame {
-            Blame::Caller => blame_of_own_deadline(at - now),
+            Blame::Caller => blame_for_client_deadline(at - now),
             Blame::Load | Blame::Server => self.blame,
         };
         Ok(Self { blame, ..self })

@@ -63,7 +63,7 @@ pub(crate) enum Readiness {
     /// This replica takes requests; other replicas may too.
     Serving(Arc<Upstream>),
     /// The revision has no replica, and the next request starts one.
-    Asleep,
+    AtZero,
     /// The revision cannot serve requests, for this reason.
     Down(String),
 }
@@ -72,7 +72,7 @@ impl Readiness {
     /// Returns why the revision would not serve a request; `None` if it would.
     pub(crate) fn why_down(self) -> Option<String> {
         match self {
-            Self::Serving(_) | Self::Asleep => None,
+            Self::Serving(_) | Self::AtZero => None,
             Self::Down(because) => Some(because),
         }
     }
@@ -114,7 +114,7 @@ pub(crate) enum Arrival {
     /// The arrival is counted, because the request joined or left a batch.
     Counted,
     /// Arrival and queue time are both recorded, with a batch that the request has since left.
-    Waited,
+    QueueTimeRecorded,
 }
 
 /// Time that a request waits for a credit. The queue time is recorded only for a request's first credit, because the
@@ -138,7 +138,7 @@ impl AdmissionRequest {
     fn wait(&self) -> QueueWait {
         let round = match (self.sequence, self.arrival) {
             (None, Arrival::New | Arrival::Counted) => AdmissionRound::First,
-            (None, Arrival::Waited) | (Some(_), _) => AdmissionRound::Later,
+            (None, Arrival::QueueTimeRecorded) | (Some(_), _) => AdmissionRound::Later,
         };
         QueueWait { since: self.arrived, round }
     }
@@ -352,7 +352,7 @@ impl RevisionQueue {
         let state = self.state.lock();
         match state.dispatcher.open_replica() {
             Some(upstream) => Readiness::Serving(Arc::clone(upstream)),
-            None if state.scale == Scale::Zero && state.failure.is_none() => Readiness::Asleep,
+            None if state.scale == Scale::Zero && state.failure.is_none() => Readiness::AtZero,
             None => Readiness::Down(format!("revision {} has no ready replica; {}", self.name, state.why_closed())),
         }
     }

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
 use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
-use weir_serve::{ConnectionLimits, Counted, Http1Use, HttpOptions, HttpPort, Stream, Traffic, tls};
+use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, Traffic, tls};
 
 use crate::body::FlushFirst;
 use crate::port::{Encryption, Port};
@@ -62,7 +62,7 @@ fn service(
     proxy: Arc<Proxy>,
     traffic: Arc<Traffic>,
     peer: Option<IpAddr>,
-) -> impl HttpService<Incoming, ResBody = Counted<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
+) -> impl HttpService<Incoming, ResBody = TrackedBody<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
 {
     service_fn(move |request: Request<Incoming>| {
         let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());

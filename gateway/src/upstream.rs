@@ -146,7 +146,7 @@ impl Upstream {
     /// Records that the upstream has left the cluster and, if one of these replicas reports it, how its program ended.
     pub(crate) fn leave(&self, replicas: &[Replica]) {
         let replica = replicas.iter().find(|replica| replica.name == self.name);
-        if let Some(end) = replica.and_then(|replica| replica.end_of_run(self.restarts)) {
+        if let Some(end) = replica.and_then(|replica| replica.exit_of_run(self.restarts)) {
             // An upstream leaves only once, so the value is not set yet.
             let _ = self.end.set(end.clone());
         }

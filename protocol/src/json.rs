@@ -16,7 +16,7 @@ mod write;
 
 pub(crate) use error::{Expected, JsonError};
 pub(crate) use number::{Number, NumberKind};
-pub(crate) use reader::{Kind, Mark, Reader};
+pub(crate) use reader::{Kind, ReadPosition, Reader};
 pub use spans::{RowLayout, elements, members, rows, widths};
 pub(crate) use write::{double, float, integer, string};
 

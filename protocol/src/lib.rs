@@ -11,12 +11,12 @@
 
 mod batching;
 mod classification;
+mod client_deadline;
 mod control;
 mod datatype;
 pub mod grpc;
 mod infer;
 mod json;
-mod own_deadline;
 pub mod rest;
 mod shape;
 mod shortened;
@@ -25,12 +25,12 @@ mod tensor;
 
 pub use batching::Batching;
 pub use classification::{ClassificationError, classification};
+pub use client_deadline::blame_for_client_deadline;
 pub use control::{is_control, is_control_without_model};
 pub use datatype::DataType;
 pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput, SharedRange, Source,
 };
-pub use own_deadline::blame_of_own_deadline;
 pub use shape::{Shape, ShapeError};
 pub use shortened::shortened;
 pub use status::{Blame, Code, Coded};

@@ -121,7 +121,7 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
             server.enter(Phase::Draining);
             server.repository().end_loads();
             drain.closed().cancelled().await;
-            server.hurry();
+            server.flush();
         } else {
             drain.close();
         }

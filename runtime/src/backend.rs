@@ -2,7 +2,7 @@
 //! [`Batch`]. All calls are synchronous. An instance stays on one thread unless its [`Affinity`] allows others.
 //!
 //! ```text
-//!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► Answer
+//!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► BatchOutput
 //! ```
 
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub trait Model: Send + Sync {
 
     /// The reason why the model is served with less than its configuration allows, for the repository index; `None` if
     /// it is served in full.
-    fn doubt(&self) -> Option<&str> {
+    fn limitation(&self) -> Option<&str> {
         None
     }
 }
@@ -76,7 +76,7 @@ pub struct WarmUpInput {
     pub length: Option<usize>,
     /// One row per input of the signature; `None` for an optional input that is left out. Shapes are those that the
     /// model takes, without the batch dimension.
-    pub row: Vec<Option<Part>>,
+    pub row: Vec<Option<RequestTensor>>,
     /// Rows of the largest batch of this input that the model has run.
     pub most_rows: usize,
 }
@@ -143,7 +143,7 @@ pub trait Instance: Send {
     ///
     /// # Errors
     /// [`LoadError`] if the device has no room for another instance.
-    fn rehearsal(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
+    fn warm_up_copy(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
         Ok(None)
     }
 
@@ -184,7 +184,7 @@ pub enum Overlap {
 /// A batch whose run has started.
 pub enum Started {
     /// The batch has run; here is its answer.
-    Done(Answer),
+    Done(BatchOutput),
     /// The batch is queued on a device; the answer comes later.
     Pending(Box<dyn Pending>),
 }
@@ -195,7 +195,7 @@ pub trait Pending: Send {
     ///
     /// # Errors
     /// [`ModelError`] fails the whole batch.
-    fn finish(self: Box<Self>) -> Result<Answer, ModelError>;
+    fn finish(self: Box<Self>) -> Result<BatchOutput, ModelError>;
 }
 
 impl Started {
@@ -203,7 +203,7 @@ impl Started {
     ///
     /// # Errors
     /// [`ModelError`], as from [`Pending::finish`].
-    pub fn finish(self) -> Result<Answer, ModelError> {
+    pub fn finish(self) -> Result<BatchOutput, ModelError> {
         match self {
             Self::Done(answer) => Ok(answer),
             Self::Pending(batch) => batch.finish(),
@@ -272,12 +272,12 @@ pub struct Signature {
     /// The largest batch in rows; 0 for a model whose tensors have no batch dimension.
     pub max_batch_size: usize,
     /// Differences from `inputs` that requests may have.
-    pub leeway: Leeway,
+    pub tolerance: ShapeTolerance,
 }
 
 /// The differences from an inferred signature that a request's tensors may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Leeway {
+pub enum ShapeTolerance {
     /// No differences: datatypes, ranks and fixed dimensions must match the signature.
     #[default]
     None,
@@ -322,14 +322,14 @@ pub struct Column {
     pub shape: Shape,
     /// One part per request, row-major. If a part is smaller than the column beyond the first dimension, `pad` fills
     /// the rest.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RequestTensor>,
     /// The padding value, cast to this column's datatype when it is written.
     pub pad: f64,
 }
 
 /// One request's share of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RequestTensor {
     /// Shape as the model takes it, rows first.
     pub shape: Shape,
     /// Datatype of the elements: the input's, unless the signature is a guess.
@@ -349,7 +349,7 @@ pub struct RequestInfo {
 
 /// The outputs of a batch.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct BatchOutput {
     /// The outputs in the signature's order, with the rows of all requests. The engine slices them.
     pub outputs: Vec<Tensor>,
     /// Parameters of the responses: none, or one set per request.

@@ -1,11 +1,11 @@
-//! Gathers jobs into a [`Batch`], and slices its [`Answer`] for each job.
+//! Gathers jobs into a [`Batch`], and slices its [`BatchOutput`] for each job.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use weir_protocol::{DataType, Parameters, Shape, Tensor};
 
-use crate::backend::{Answer, Batch, Column, Part, RequestInfo, Signature};
+use crate::backend::{Batch, BatchOutput, Column, RequestInfo, RequestTensor, Signature};
 use crate::error::ServeError;
 use crate::interface::{Interface, model_dims, reshaped};
 use crate::job::{Job, Length};
@@ -20,7 +20,7 @@ impl Interface {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let mut columns = Vec::with_capacity(self.signature.inputs.len());
         for (i, config) in self.signature.inputs.iter().enumerate() {
-            let parts: Vec<Part> = jobs.iter().filter_map(|job| job.parts[i].clone()).collect();
+            let parts: Vec<RequestTensor> = jobs.iter().filter_map(|job| job.parts[i].clone()).collect();
             let Some(first) = parts.first() else { continue };
             let shape = self.column_shape(&first.shape, rows, model_dims(config), jobs)?;
             let name: Arc<str> = config.name.as_str().into();
@@ -50,7 +50,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`ServeError::Model`] that names the wrong output.
-    pub fn check(&self, answer: &Answer, rows: usize) -> Result<(), ServeError> {
+    pub fn check(&self, answer: &BatchOutput, rows: usize) -> Result<(), ServeError> {
         for (i, config) in self.signature.outputs.iter().enumerate() {
             let name = &config.name;
             let Some(output) = answer.outputs.get(i) else {
@@ -72,9 +72,14 @@ impl Interface {
     ///
     /// # Errors
     /// [`ServeError::Model`] that names the wrong output.
-    pub(crate) fn check_whole(&self, answer: Answer, rows: usize, length: Option<Length>) -> Result<(), ServeError> {
+    pub(crate) fn check_whole(
+        &self,
+        answer: BatchOutput,
+        rows: usize,
+        length: Option<Length>,
+    ) -> Result<(), ServeError> {
         self.check(&answer, rows)?;
-        let slice = AnswerSlice { answer: Arc::new(answer), index: 0, first_row: 0, rows, batch_rows: rows, length };
+        let slice = OutputSlice { answer: Arc::new(answer), index: 0, first_row: 0, rows, batch_rows: rows, length };
         for index in 0..self.signature.outputs.len() {
             slice.output(self, index)?;
         }
@@ -86,7 +91,7 @@ impl Interface {
 ///
 /// # Errors
 /// A text for the client that names the wrong output.
-pub fn check_answer(model: &str, signature: &Signature, answer: Answer, rows: usize) -> Result<(), String> {
+pub fn check_output(model: &str, signature: &Signature, answer: BatchOutput, rows: usize) -> Result<(), String> {
     let interface = Interface { model: model.to_owned(), signature: signature.clone(), padding: None };
     let checked = interface.check_whole(answer, rows, None);
     checked.map_err(|error| error.to_string())
@@ -94,9 +99,9 @@ pub fn check_answer(model: &str, signature: &Signature, answer: Answer, rows: us
 
 /// One job's slice of a checked answer. The thread that writes the response copies the rows.
 #[derive(Clone, Debug)]
-pub struct AnswerSlice {
+pub struct OutputSlice {
     /// The whole batch's answer.
-    pub answer: Arc<Answer>,
+    pub answer: Arc<BatchOutput>,
     /// Position of the request in the batch.
     pub index: usize,
     /// The request's first row in the outputs.
@@ -109,7 +114,7 @@ pub struct AnswerSlice {
     pub length: Option<Length>,
 }
 
-impl AnswerSlice {
+impl OutputSlice {
     /// The response parameters that the model returned for this request.
     #[must_use]
     pub fn parameters(&self) -> Parameters {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weir_protocol::{DataType, Parameters, Tensor};
 
 use crate::backend::{
-    Affinity, Answer, Backend, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, ModelSource, Signature,
-    TensorConfig, Timing, WarmUp,
+    Affinity, Backend, Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, ModelSource, ShapeTolerance,
+    Signature, TensorConfig, Timing, WarmUp,
 };
 
 /// Default batch limit in rows, larger than any batch that a test collects by accident.
@@ -86,12 +86,12 @@ impl Model for EchoModel {
 }
 
 impl Instance for EchoInstance {
-    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
         let began = now();
         self.behaviour.wait(batch.rows);
         let infer = began.elapsed();
         let outputs = self.outputs(batch)?;
-        Ok(Answer {
+        Ok(BatchOutput {
             outputs,
             parameters: self.behaviour.answered(batch),
             timing: Timing { input: Duration::ZERO, infer, output: began.elapsed().saturating_sub(infer) },
@@ -155,7 +155,7 @@ fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
         inputs,
         outputs,
         max_batch_size: source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE),
-        leeway: Leeway::None,
+        tolerance: ShapeTolerance::None,
     })
 }
 

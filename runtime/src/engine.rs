@@ -3,7 +3,7 @@
 //! ```text
 //!   infer ──accept──► Job ──submit──► batcher ◄──pull── instance thread ──run──► model
 //!     ▲                                                      │
-//!     └────────────── slice of the batch's Answer  ◄──────────┘
+//!     └────────────── slice of the BatchOutput     ◄──────────┘
 //! ```
 
 mod ahead;
@@ -28,7 +28,7 @@ use weir_batcher::{Batcher, Policy, Terms};
 use weir_protocol::{InferRequest, InferResponse, Parameter, Parameters, RequestedOutput, Tensor, classification};
 
 use crate::backend::{Device, LoadError, Model, Timing};
-use crate::batch::AnswerSlice;
+use crate::batch::OutputSlice;
 use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::job::Job;
@@ -87,7 +87,7 @@ type JobResult = Result<JobReply, ServeError>;
 /// A job's outputs and their cost.
 #[derive(Clone, Debug)]
 pub(crate) struct JobReply {
-    slice: AnswerSlice,
+    slice: OutputSlice,
     cost: Cost,
 }
 
@@ -232,7 +232,7 @@ impl Engine {
         &self,
         id: String,
         outputs: Vec<(usize, RequestedOutput)>,
-        slice: &AnswerSlice,
+        slice: &OutputSlice,
     ) -> Result<InferResponse, ServeError> {
         let mut tensors = Vec::with_capacity(outputs.len());
         for (index, requested) in outputs {
@@ -298,8 +298,8 @@ impl Engine {
     }
 
     /// Runs queued requests without waiting for more requests to batch with, because few or none will come.
-    pub(crate) fn hurry(&self) {
-        self.batcher.hurry();
+    pub(crate) fn flush(&self) {
+        self.batcher.flush();
     }
 
     /// Refuses new requests, answers the queued ones, and ends the instances.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_batcher::{Bound, SubmitError};
-use weir_protocol::{Blame, Code, Coded, blame_of_own_deadline};
+use weir_protocol::{Blame, Code, Coded, blame_for_client_deadline};
 use weir_serve::byte_budget::BudgetExhausted;
 use weir_serve::request_head::Ambiguous;
 
@@ -220,7 +220,7 @@ impl Refused {
 }
 
 fn is_callers_fault(timeout: Duration) -> bool {
-    blame_of_own_deadline(timeout) == Blame::Caller
+    blame_for_client_deadline(timeout) == Blame::Caller
 }
 
 impl From<BudgetExhausted> for ServeError {

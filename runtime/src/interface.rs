@@ -2,7 +2,7 @@
 
 use weir_protocol::Batching;
 
-use crate::backend::{Leeway, Part, Signature, TensorConfig};
+use crate::backend::{RequestTensor, ShapeTolerance, Signature, TensorConfig};
 use crate::error::ServeError;
 use crate::job::{Group, Length};
 use crate::padding::{Padding, variable_axis};
@@ -31,8 +31,8 @@ impl Interface {
     /// Turns a model's error into the client's error if the signature is only a guess, because then the request may not
     /// be what the model takes.
     pub(crate) fn blame(&self, error: ServeError) -> ServeError {
-        match (self.signature.leeway, error) {
-            (Leeway::Everything, ServeError::Model(reason)) => ServeError::Invalid(format!(
+        match (self.signature.tolerance, error) {
+            (ShapeTolerance::Everything, ServeError::Model(reason)) => ServeError::Invalid(format!(
                 "model '{}' rejects these inputs: {reason}. Its datatypes and shapes were guessed, because no trial \
                  run succeeded: send what the model expects, or put a request that it answers beside it as \
                  example.json",
@@ -43,12 +43,15 @@ impl Interface {
     }
 
     /// Returns the group of jobs that a job with these parts can share a batch with.
-    pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
+    pub(crate) fn group(&self, parts: &[Option<RequestTensor>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
         let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
-        let any_shape = match self.signature.leeway {
-            Leeway::None => false,
-            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => true,
+        let any_shape = match self.signature.tolerance {
+            ShapeTolerance::None => false,
+            ShapeTolerance::OneLeadingDim
+            | ShapeTolerance::LeadingDims
+            | ShapeTolerance::AnyRank
+            | ShapeTolerance::Everything => true,
         };
         if fixed && !any_shape {
             return Group::Fixed;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::Parameters;
 
-use crate::backend::Part;
+use crate::backend::RequestTensor;
 
 /// One request as the batcher holds it.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Job {
     /// Batch size of the request in rows.
     pub rows: usize,
     /// One part per input of the signature; `None` for an optional input that the request leaves out.
-    pub parts: Vec<Option<Part>>,
+    pub parts: Vec<Option<RequestTensor>>,
     /// Jobs of the same group can share a batch.
     pub group: Group,
     /// Length of the request before and after padding.

@@ -1,8 +1,8 @@
 //! Turns a configured model version into a running engine: backend, weights, signature, policy and warm-up.
 
+mod batch_monitor;
 mod capacity;
 mod example;
-mod oversight;
 mod policy;
 mod samples;
 
@@ -24,6 +24,7 @@ use crate::engine::{BatchLimit, Engine, EngineSpec, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
+pub(crate) use batch_monitor::BatchMonitor;
 use capacity::{Capacity, CapacityShare};
 pub(crate) use oversight::Oversight;
 pub use samples::sample_batch;
@@ -33,7 +34,7 @@ pub(crate) struct Launcher {
     backends: Vec<Arc<dyn Backend>>,
     options: LaunchOptions,
     capacity: Capacity,
-    oversight: Oversight,
+    batch_monitor: BatchMonitor,
 }
 
 /// Options that apply to every model.
@@ -76,12 +77,12 @@ pub(crate) struct InUse {
 impl Launcher {
     /// Creates a launcher that searches `backends` in order.
     pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
-        Self { backends, oversight: Oversight::new(options.batch_limit), options, capacity: Capacity::default() }
+        Self { backends, batch_monitor: BatchMonitor::new(options.batch_limit), options, capacity: Capacity::default() }
     }
 
     /// The running batches of all loaded versions.
-    pub(crate) fn oversight(&self) -> &Oversight {
-        &self.oversight
+    pub(crate) fn batch_monitor(&self) -> &BatchMonitor {
+        &self.batch_monitor
     }
 
     /// Number of requests that all loaded versions together run at once.
@@ -106,7 +107,7 @@ impl Launcher {
         let model_source = ModelSource { samples, ..self.model_source(source, &config, &devices, example) };
         let model = self.backend(&config.backend)?.load(&model_source)?;
         let signature = model.signature().clone();
-        let doubt = model.doubt().map(str::to_owned);
+        let limitation = model.limitation().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
         let interface = Interface { model: source.name.clone(), signature, padding: config.padding.clone() };
         let spec = EngineSpec {
@@ -118,13 +119,13 @@ impl Launcher {
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
-        self.oversight.add(engine.watch());
+        self.batch_monitor.add(engine.watch());
         Ok(LoadedModel {
             _share: self.capacity.share(engine.capacity()),
             engine,
             config: Arc::new(config),
             load: started.elapsed(),
-            doubt,
+            limitation,
             in_use: InUseCount::default(),
         })
     }
@@ -189,13 +190,13 @@ impl Launch for Launcher {
     async fn retire(&self, served: Arc<LoadedModel>) {
         // New requests go to the successor, so requests that wait for others to batch with would only delay the
         // retirement.
-        served.engine.hurry();
+        served.engine.flush();
         served.in_use.retire().await;
         served.engine.drain().await;
     }
 
-    fn doubt(served: &LoadedModel) -> Option<&str> {
-        served.doubt.as_deref()
+    fn limitation(served: &LoadedModel) -> Option<&str> {
+        served.limitation.as_deref()
     }
 
     fn close(&self) {

@@ -40,7 +40,7 @@ pub use repository::check_models;
 /// Internals for the benchmarks and for the tests that generate documentation; not a stable interface.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::batch::AnswerSlice;
+    pub use crate::batch::OutputSlice;
     pub use crate::error::ServeError;
     pub use crate::interface::Interface;
     pub use crate::job::Job;

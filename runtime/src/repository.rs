@@ -85,7 +85,7 @@ impl<L: Launch> Repository<L> {
             model_name,
             config_name: options.config_name.clone(),
             auto_complete: options.auto_complete,
-            scrutiny: options.control.scrutiny(),
+            change_detection: options.control.change_detection(),
             example: options.example.clone(),
         };
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;

@@ -10,7 +10,7 @@ use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
 };
 
-use crate::backend::{Leeway, Part, TensorConfig};
+use crate::backend::{RequestTensor, ShapeTolerance, TensorConfig};
 use crate::error::ServeError;
 use crate::held_bytes;
 use crate::interface::{Interface, reshaped};
@@ -214,9 +214,9 @@ impl Interface {
         }
     }
 
-    fn part(&self, input: Input, config: &TensorConfig, memory: &dyn ReadShared) -> Result<Part, ServeError> {
+    fn part(&self, input: Input, config: &TensorConfig, memory: &dyn ReadShared) -> Result<RequestTensor, ServeError> {
         let (name, model) = (&input.name, &self.model);
-        if !is_datatype(input.datatype, config.datatype, self.signature.leeway) {
+        if !is_datatype(input.datatype, config.datatype, self.signature.tolerance) {
             return Err(self.unexpected_datatype(&input, config));
         }
         let shape = self.model_shape(&input, config)?;
@@ -231,15 +231,15 @@ impl Interface {
             Some(_) => data,
             None => memory.count_strings(data, tensor.shape().elements())?,
         };
-        Ok(Part { datatype: tensor.datatype(), shape, data })
+        Ok(RequestTensor { datatype: tensor.datatype(), shape, data })
     }
 
     /// Checks that every input has the same number of additional dimensions. Otherwise the model would align them by
     /// its own rules, perhaps across the rows of a batch.
     fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
-        match self.signature.leeway {
-            Leeway::None | Leeway::Everything => return Ok(()),
-            Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => {}
+        match self.signature.tolerance {
+            ShapeTolerance::None | ShapeTolerance::Everything => return Ok(()),
+            ShapeTolerance::OneLeadingDim | ShapeTolerance::LeadingDims | ShapeTolerance::AnyRank => {}
         }
         let known = slots.iter().zip(&self.signature.inputs);
         let mut given = known.filter_map(|(slot, config)| Some((slot.as_ref()?, config)));
@@ -259,7 +259,7 @@ impl Interface {
     fn model_shape(&self, input: &Input, config: &TensorConfig) -> Result<Shape, ServeError> {
         let batched = usize::from(self.signature.max_batch_size > 0);
         let dims: Vec<i64> = input.shape.signed().skip(batched).collect();
-        if !fits(&dims, &config.dims, self.signature.leeway) {
+        if !fits(&dims, &config.dims, self.signature.tolerance) {
             return Err(self.unexpected_shape(input, config));
         }
         let Some(reshape) = &config.reshape else {
@@ -273,20 +273,23 @@ impl Interface {
 
 /// Checks a datatype against the signature's. If the signature is a guess, only strings and numbers are distinguished:
 /// neither can be converted into the other.
-fn is_datatype(got: DataType, wanted: DataType, leeway: Leeway) -> bool {
-    match leeway {
-        Leeway::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
-        Leeway::None | Leeway::OneLeadingDim | Leeway::LeadingDims | Leeway::AnyRank => got == wanted,
+fn is_datatype(got: DataType, wanted: DataType, tolerance: ShapeTolerance) -> bool {
+    match tolerance {
+        ShapeTolerance::Everything => (got == DataType::Bytes) == (wanted == DataType::Bytes),
+        ShapeTolerance::None
+        | ShapeTolerance::OneLeadingDim
+        | ShapeTolerance::LeadingDims
+        | ShapeTolerance::AnyRank => got == wanted,
     }
 }
 
 /// Checks dimensions against those of the signature; both exclude the batch dimension.
-fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
-    let own = match leeway {
-        Leeway::Everything | Leeway::AnyRank => return true,
-        Leeway::OneLeadingDim if dims.len() == wanted.len() + 1 => &dims[1..],
-        Leeway::LeadingDims => &dims[dims.len().saturating_sub(wanted.len())..],
-        Leeway::None | Leeway::OneLeadingDim => dims,
+fn fits(dims: &[i64], wanted: &[i64], tolerance: ShapeTolerance) -> bool {
+    let own = match tolerance {
+        ShapeTolerance::Everything | ShapeTolerance::AnyRank => return true,
+        ShapeTolerance::OneLeadingDim if dims.len() == wanted.len() + 1 => &dims[1..],
+        ShapeTolerance::LeadingDims => &dims[dims.len().saturating_sub(wanted.len())..],
+        ShapeTolerance::None | ShapeTolerance::OneLeadingDim => dims,
     };
     let matches = |(got, want): (&i64, &i64)| *want < 0 || got == want;
     own.len() == wanted.len() && own.iter().zip(wanted).all(matches)
@@ -325,16 +328,16 @@ mod tests {
     #[test]
     fn the_leeway_limits_additional_dimensions() {
         let wanted = [-1, 32];
-        for (dims, leeway, expected) in [
-            (&[5, 32][..], Leeway::OneLeadingDim, true),
-            (&[2, 5, 32], Leeway::OneLeadingDim, true),
-            (&[2, 2, 5, 32], Leeway::OneLeadingDim, false),
-            (&[2, 5, 31], Leeway::OneLeadingDim, false),
-            (&[32], Leeway::OneLeadingDim, false),
-            (&[2, 2, 5, 32], Leeway::LeadingDims, true),
-            (&[2, 5, 32], Leeway::None, false),
+        for (dims, tolerance, expected) in [
+            (&[5, 32][..], ShapeTolerance::OneLeadingDim, true),
+            (&[2, 5, 32], ShapeTolerance::OneLeadingDim, true),
+            (&[2, 2, 5, 32], ShapeTolerance::OneLeadingDim, false),
+            (&[2, 5, 31], ShapeTolerance::OneLeadingDim, false),
+            (&[32], ShapeTolerance::OneLeadingDim, false),
+            (&[2, 2, 5, 32], ShapeTolerance::LeadingDims, true),
+            (&[2, 5, 32], ShapeTolerance::None, false),
         ] {
-            assert_eq!(fits(dims, &wanted, leeway), expected, "{dims:?} {leeway:?}");
+            assert_eq!(fits(dims, &wanted, tolerance), expected, "{dims:?} {tolerance:?}");
         }
     }
 

@@ -10,13 +10,13 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
-use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
+use crate::launch::{BatchMonitor, InUse, Launcher, LoadedModel};
 use crate::metrics::{GpuMeter, GpuSample};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::excerpt;
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
-use crate::shared_memory::{self, HeldRegions, SharedMemory};
+use crate::shared_memory::{self, PinnedRegions, SharedMemory};
 use crate::statistics::Snapshot;
 
 pub(crate) struct Server {
@@ -118,7 +118,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Exiting`] after the process was asked to stop, [`ServeError::Stuck`] while a batch is stuck.
     pub(crate) fn live(&self) -> Result<(), ServeError> {
-        match (**self.phase.load(), self.oversight().stuck()) {
+        match (**self.phase.load(), self.batch_monitor().stuck()) {
             (Phase::Draining, _) => Err(ServeError::Exiting),
             (Phase::Starting | Phase::Serving, Some(batch)) => Err(ServeError::Stuck(batch.to_string())),
             (Phase::Starting | Phase::Serving, None) => Ok(()),
@@ -127,8 +127,8 @@ impl Server {
 
     /// The running batches of all models.
     #[must_use]
-    pub(crate) fn oversight(&self) -> &Oversight {
-        self.repository.launch().oversight()
+    pub(crate) fn batch_monitor(&self) -> &BatchMonitor {
+        self.repository.launch().batch_monitor()
     }
 
     /// Readiness for new clients: the server is in service, and as many models are loaded as the readiness policy
@@ -188,12 +188,12 @@ impl Server {
         request: InferRequest,
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
-        let held = self.memory.hold(&request.outputs);
+        let pinned = self.memory.pin(&request.outputs);
         let inferred = engine.infer(request, deadline, &self.memory);
         // An `async fn` would store the request twice in its future, as argument and as local variable.
         inferred.map(move |inferred| {
             let inferred = inferred?;
-            deliver(&held, &inferred.response.outputs)?;
+            deliver(&pinned, &inferred.response.outputs)?;
             match self.trace.sample(&inferred.response.model) {
                 TraceLevel::Off => {}
                 level => trace(level, &inferred),
@@ -306,9 +306,9 @@ impl Server {
     }
 
     /// Runs queued requests without waiting for more requests to batch with: the ports are closed, so none will come.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn flush(&self) {
         for serving in self.repository.serving() {
-            serving.served.engine.hurry();
+            serving.served.engine.flush();
         }
     }
 
@@ -334,17 +334,17 @@ impl Server {
 }
 
 /// Writes the outputs that go to shared memory; none of them if two would overwrite each other.
-fn deliver(held: &HeldRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
+fn deliver(pinned: &PinnedRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
     shared_memory::check_apart(outputs).map_err(|error| ServeError::codec(&error))?;
     for (tensor, delivery) in outputs {
         if let Delivery::Shared(range) = delivery {
-            write_shared(held, range, tensor)?;
+            write_shared(pinned, range, tensor)?;
         }
     }
     Ok(())
 }
 
-fn write_shared(held: &HeldRegions, range: &SharedRange, output: &Tensor) -> Result<(), ServeError> {
+fn write_shared(pinned: &PinnedRegions, range: &SharedRange, output: &Tensor) -> Result<(), ServeError> {
     let (name, size) = (output.name(), output.data().len());
     if (size as u64) > range.size {
         return Err(ServeError::Invalid(format!(
@@ -353,7 +353,7 @@ fn write_shared(held: &HeldRegions, range: &SharedRange, output: &Tensor) -> Res
             range.size
         )));
     }
-    held.write(range, output.data()).map_err(|error| ServeError::codec(&error))
+    pinned.write(range, output.data()).map_err(|error| ServeError::codec(&error))
 }
 
 /// Writes one request to the log: its stages, its tensors, or both.

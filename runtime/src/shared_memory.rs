@@ -9,7 +9,7 @@ mod table;
 
 pub(crate) use error::SharedMemoryError;
 pub(crate) use overlap::check_apart;
-pub(crate) use table::{HeldRegions, RegionStatus, SharedMemory};
+pub(crate) use table::{PinnedRegions, RegionStatus, SharedMemory};
 
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,7 @@ impl Acceptor {
         Self {
             listener,
             places: PortPlaces::new(limits.total.min(open_files::connections()), &limits),
-            waiting: Overflow::beside(&limits),
+            waiting: Overflow::new(&limits),
             limits,
             stop,
         }

@@ -36,7 +36,7 @@ mod traffic;
 
 pub use accept::Acceptor;
 pub use bind::{PortUse, advice, bind};
-pub use body::end::{BodyEnd, BrokenOff};
+pub use body::end::{BodyEnd, IncompleteBody};
 pub use body::message_framing::MessageFraming;
 pub use body::timed::{Stalled, TimedBody};
 #[cfg(feature = "tls")]
@@ -48,9 +48,9 @@ pub use keepalive::Keepalive;
 pub use lifetime::LATE_REQUESTS;
 pub use limits::ConnectionLimits;
 pub use pace::{Pace, Upload};
-pub use places::reserved::{HeldPlace, ReservedPlaces};
+pub use places::reserved::{ConnectionPlace, ReservedPlaces};
 pub use stream::Stream;
-pub use traffic::{Counted, Exchange, GRACE, Traffic};
+pub use traffic::{Exchange, GRACE, TrackedBody, Traffic};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use crate::clock;
 use crate::lifetime::LATE_REQUESTS;
 use crate::places::Place;
-use crate::places::reserved::HeldPlace;
+use crate::places::reserved::ConnectionPlace;
 use crate::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream with two additions. While its client has sent nothing, reads report the end of the stream once the
@@ -35,7 +35,7 @@ pub struct Stream {
     waited: Duration,
     traffic: Arc<Traffic>,
     /// Counts against the limit on connections until the connection ends.
-    place: HeldPlace,
+    place: ConnectionPlace,
 }
 
 /// Wait for the port to close, and then for a request that is on its way.
@@ -68,7 +68,7 @@ impl Stream {
             blocked: None,
             waited: Duration::ZERO,
             traffic: Arc::new(Traffic::of(place.streams())),
-            place: HeldPlace::new(place),
+            place: ConnectionPlace::new(place),
         }
     }
 
@@ -80,7 +80,7 @@ impl Stream {
 
     /// Returns the place of this connection, which may be exchanged for a reserved one.
     #[must_use]
-    pub fn place(&self) -> HeldPlace {
+    pub fn place(&self) -> ConnectionPlace {
         self.place.clone()
     }
 

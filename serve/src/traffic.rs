@@ -36,7 +36,7 @@ pub struct Exchange(Arc<Traffic>);
 /// A response body that keeps its exchange open until it has been sent or dropped, and records its progress for the
 /// stream's watch.
 #[derive(Debug)]
-pub struct Counted<B> {
+pub struct TrackedBody<B> {
     body: B,
     /// Remaining part of a frame of which an HTTP/2 stream has received the first part.
     rest: Option<Bytes>,
@@ -168,10 +168,10 @@ impl TrafficSample {
 impl Exchange {
     /// Keeps the exchange open until the response's body ends.
     #[must_use]
-    pub fn track<B>(self, response: Response<B>) -> Response<Counted<B>> {
+    pub fn track<B>(self, response: Response<B>) -> Response<TrackedBody<B>> {
         // From here on, an HTTP/2 client may stop reading the response.
         streams::record(StreamProgress::Yielded);
-        response.map(|body| Counted { body, rest: None, _exchange: self })
+        response.map(|body| TrackedBody { body, rest: None, _exchange: self })
     }
 }
 
@@ -181,7 +181,7 @@ impl Drop for Exchange {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Counted<B> {
+impl<B: Body<Data = Bytes> + Unpin> TrackedBody<B> {
     /// Returns the next frame. The HTTP/2 library holds each frame until the client has read all of it, so large frames
     /// are passed to it in pieces.
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
@@ -209,7 +209,7 @@ impl<B: Body<Data = Bytes> + Unpin> Counted<B> {
 /// reads less than this in the longest stall, half a minute, is slower than 2 KiB/s.
 const PIECE: usize = 64 << 10;
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -4,7 +4,7 @@ mod panel;
 mod scatter;
 mod timeline;
 
-pub use scatter::{Mark, Scatter, scatter};
+pub use scatter::{PolicyPoint, Scatter, scatter};
 pub use timeline::timeline;
 
 /// Escapes the characters that SVG treats as markup.

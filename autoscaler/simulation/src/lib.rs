@@ -22,7 +22,7 @@ mod wave;
 mod workload;
 mod world;
 
-pub use chart::{Mark, Scatter, scatter, timeline};
+pub use chart::{PolicyPoint, Scatter, scatter, timeline};
 pub use contender::{Contender, UnknownContender};
 pub use oracle::{Bins, Demand, Frontier, level_cost};
 pub use policy::{

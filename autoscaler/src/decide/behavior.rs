@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use weir_cluster::{MostChange, PolicySelect, ScalingPolicy, ScalingRules};
+use weir_cluster::{ChangeLimit, PolicySelect, ScalingPolicy, ScalingRules};
 
 use super::Reason;
-use super::reason::HeldBy;
+use super::reason::LimitedBy;
 use crate::memory::Changes;
 use crate::{Coverage, Memory, Sample};
 
@@ -59,16 +59,16 @@ impl Step<'_> {
         let Some(rules) = self.rules(wanted) else {
             return choice;
         };
-        let (allowed, held_by) = match rules.select {
-            PolicySelect::Disabled => (self.current, HeldBy::Disabled),
-            PolicySelect::Max | PolicySelect::Min if tolerated => (self.current, HeldBy::Tolerance),
+        let (allowed, limited_by) = match rules.select {
+            PolicySelect::Disabled => (self.current, LimitedBy::Disabled),
+            PolicySelect::Max | PolicySelect::Min if tolerated => (self.current, LimitedBy::Tolerance),
             PolicySelect::Max | PolicySelect::Min => self.allowed(rules, changes, wanted),
         };
         if self.policy.bound(allowed) == self.policy.bound(wanted) {
             return (wanted, reason);
         }
         let wanted = self.policy.bound(wanted);
-        (allowed, self.reason(wanted, held_by))
+        (allowed, self.reason(wanted, limited_by))
     }
 
     /// Returns the rules for the direction of the change; `None` if nothing changes or the direction has no rules.
@@ -82,7 +82,7 @@ impl Step<'_> {
     }
 
     /// Returns the number that window and policies allow, and which of the two limits it.
-    fn allowed(&self, rules: &ScalingRules, changes: &Changes, wanted: u32) -> (u32, HeldBy) {
+    fn allowed(&self, rules: &ScalingRules, changes: &Changes, wanted: u32) -> (u32, LimitedBy) {
         let current = i64::from(self.current);
         let wanted = i64::from(wanted);
         let (stable, furthest) = if wanted > current {
@@ -95,12 +95,12 @@ impl Step<'_> {
         let (low, high) = (current.min(wanted), current.max(wanted));
         let stable = self.wake(stable.clamp(low, high), wanted);
         let furthest = self.wake(furthest.clamp(low, high), wanted);
-        let (allowed, held_by) = if furthest.abs_diff(current) < stable.abs_diff(current) {
-            (furthest, HeldBy::Policies)
+        let (allowed, limited_by) = if furthest.abs_diff(current) < stable.abs_diff(current) {
+            (furthest, LimitedBy::Policies)
         } else {
-            (stable, HeldBy::Window(rules.window))
+            (stable, LimitedBy::Window(rules.window))
         };
-        (u32::try_from(allowed).unwrap_or(0), held_by)
+        (u32::try_from(allowed).unwrap_or(0), limited_by)
     }
 
     /// Raises the number at zero replicas: a request that waits there is not held back by a window or a period.
@@ -117,7 +117,7 @@ impl Step<'_> {
         &self,
         rules: &ScalingRules,
         changes: &Changes,
-        moved: fn(i64, MostChange) -> i64,
+        moved: fn(i64, ChangeLimit) -> i64,
         further: fn(i64, i64) -> i64,
     ) -> i64 {
         let allowed = rules.policies.iter().map(|policy| {
@@ -131,25 +131,29 @@ impl Step<'_> {
         furthest.unwrap_or(i64::from(self.current))
     }
 
-    fn reason(&self, wanted: u32, held_by: HeldBy) -> Reason {
-        if wanted > self.current { Reason::RiseHeld { wanted, held_by } } else { Reason::FallHeld { wanted, held_by } }
+    fn reason(&self, wanted: u32, limited_by: LimitedBy) -> Reason {
+        if wanted > self.current {
+            Reason::RiseHeld { wanted, limited_by }
+        } else {
+            Reason::FallHeld { wanted, limited_by }
+        }
     }
 }
 
 /// Returns the most replicas after one period. Percentages are computed in floating point and rounded up, as Kubernetes
 /// does, so that one replica can become two.
-fn added(start: i64, most: MostChange) -> i64 {
+fn added(start: i64, most: ChangeLimit) -> i64 {
     match most {
-        MostChange::Pods(pods) => start + i64::from(pods),
-        MostChange::Percent(percent) => (start as f64 * (1.0 + f64::from(percent) / 100.0)).ceil() as i64,
+        ChangeLimit::Pods(pods) => start + i64::from(pods),
+        ChangeLimit::Percent(percent) => (start as f64 * (1.0 + f64::from(percent) / 100.0)).ceil() as i64,
     }
 }
 
 /// Returns the fewest replicas after one period. Percentages are computed in floating point and rounded down, as
 /// Kubernetes does.
-fn removed(start: i64, most: MostChange) -> i64 {
+fn removed(start: i64, most: ChangeLimit) -> i64 {
     match most {
-        MostChange::Pods(pods) => start - i64::from(pods),
-        MostChange::Percent(percent) => (start as f64 * (1.0 - f64::from(percent) / 100.0)).trunc() as i64,
+        ChangeLimit::Pods(pods) => start - i64::from(pods),
+        ChangeLimit::Percent(percent) => (start as f64 * (1.0 - f64::from(percent) / 100.0)).trunc() as i64,
     }
 }

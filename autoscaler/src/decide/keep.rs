@@ -34,7 +34,7 @@ pub(super) struct Keep<'a> {
 
 impl<'a> Keep<'a> {
     pub(super) fn new(policy: &'a ScalingPolicy, memory: &Memory, cold_start: Duration) -> Self {
-        let starts = memory.price.starts(starts(policy.economy));
+        let starts = memory.start_worth.starts(starts(policy.economy));
         Self { policy, cold_start, starts }
     }
 

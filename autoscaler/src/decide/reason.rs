@@ -79,14 +79,14 @@ pub enum Reason {
         /// Replicas that the load needs.
         wanted: u32,
         /// The rule that limits the rise.
-        held_by: HeldBy,
+        limited_by: LimitedBy,
     },
     /// The load needs fewer, and the policy's behavior limits the fall.
     FallHeld {
         /// Replicas that the load needs.
         wanted: u32,
         /// The rule that limits the fall.
-        held_by: HeldBy,
+        limited_by: LimitedBy,
     },
     /// The policy's minimum applies.
     Least,
@@ -99,7 +99,7 @@ pub enum Reason {
 
 /// The rule of a policy's behavior that limits a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBy {
+pub enum LimitedBy {
     /// Changes in this direction are disabled.
     Disabled,
     /// The change is within the tolerance.
@@ -193,14 +193,14 @@ impl fmt::Display for Reason {
             Self::Shared { wanted, fewer } => shared(wanted, fewer, f),
             Self::HalfBlind => f.write_str("a gateway does not report, so no replica is stopped"),
             Self::Blind => f.write_str("no gateway reports, so the number stays"),
-            Self::RiseHeld { wanted, held_by } => {
+            Self::RiseHeld { wanted, limited_by } => {
                 let verb = if wanted == 1 { "is" } else { "are" };
                 write!(f, "{wanted} {verb} needed, but ")?;
-                held_by.explain("autoScaling.behavior.scaleUp", "more", f)
+                limited_by.explain("autoScaling.behavior.scaleUp", "more", f)
             }
-            Self::FallHeld { wanted, held_by } => {
+            Self::FallHeld { wanted, limited_by } => {
                 write!(f, "{wanted} would be enough, but ")?;
-                held_by.explain("autoScaling.behavior.scaleDown", "fewer", f)
+                limited_by.explain("autoScaling.behavior.scaleDown", "fewer", f)
             }
             Self::Least => f.write_str("at the minimum"),
             Self::Most { needed } => write!(f, "at the maximum; {needed} are needed"),
@@ -208,7 +208,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl HeldBy {
+impl LimitedBy {
     fn explain(self, rules: &str, change: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => write!(f, "{rules} is Disabled"),

@@ -198,7 +198,7 @@ fn grown(policy: &ScalingPolicy, memory: &Memory) -> f64 {
 /// Returns the quantile of past growth for which replicas are provided. The more avoiding a cold start is worth, the
 /// higher it is: at this quantile the expected waiting costs as much as a replica that is mostly idle.
 fn foreseen(policy: &ScalingPolicy, memory: &Memory) -> f64 {
-    let worth = WAITED * memory.price.starts(starts(policy.economy));
+    let worth = WAITED * memory.start_worth.starts(starts(policy.economy));
     (worth / (1.0 + worth)).clamp(FORESEEN, FORESEEN_MOST)
 }
 

@@ -242,7 +242,7 @@ fn a_backlog_during_starts_does_not_start_more_replicas() {
 #[test]
 fn every_reason_has_its_own_label() {
     let (waiting, needed, time) = (1, 1, Duration::ZERO);
-    let (wanted, held_by) = (1, HeldBy::Policies);
+    let (wanted, limited_by) = (1, LimitedBy::Policies);
     let all = [
         Reason::Load { rate: 1.0, capacity: 1.0, waiting },
         Reason::Unmeasured { waiting },
@@ -256,8 +256,8 @@ fn every_reason_has_its_own_label() {
         Reason::Shared { wanted: needed, fewer: Throughput::default() },
         Reason::HalfBlind,
         Reason::Blind,
-        Reason::RiseHeld { wanted, held_by },
-        Reason::FallHeld { wanted, held_by },
+        Reason::RiseHeld { wanted, limited_by },
+        Reason::FallHeld { wanted, limited_by },
         Reason::Least,
         Reason::Most { needed },
     ];

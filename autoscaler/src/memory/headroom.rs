@@ -11,7 +11,7 @@ pub(crate) struct Headroom {
 }
 
 /// Requests since the last sample, at a time when enough replicas were ready.
-pub(crate) struct Settled {
+pub(crate) struct HeadroomSample {
     pub(crate) elapsed: Duration,
     pub(crate) requests: u64,
     /// Requests that waited longer than the target.
@@ -35,13 +35,13 @@ const STARTS: f64 = 100.0;
 
 impl Headroom {
     /// Learns from the requests since the last sample.
-    pub(crate) fn observe(&mut self, settled: &Settled) {
-        if settled.requests == 0 {
+    pub(crate) fn observe(&mut self, sample: &HeadroomSample) {
+        if sample.requests == 0 {
             return;
         }
-        let requests = settled.requests as f64;
-        let late = settled.late as f64 / settled.allowed.max(1e-6);
-        let starts = settled.elapsed.as_secs_f64() / settled.cold_start.as_secs_f64().max(1.0);
+        let requests = sample.requests as f64;
+        let late = sample.late as f64 / sample.allowed.max(1e-6);
+        let starts = sample.elapsed.as_secs_f64() / sample.cold_start.as_secs_f64().max(1.0);
         let weight = (1.0 / REQUESTS).min(starts / STARTS / requests);
         let change = (late - requests) * weight;
         self.logarithm = (self.logarithm + change.min(0.1)).clamp(LEAST.ln(), MOST.ln());
@@ -67,7 +67,7 @@ mod tests {
     fn after(minutes: u32, late: f64) -> f64 {
         let mut headroom = Headroom::default();
         for _ in 0..minutes {
-            headroom.observe(&Settled {
+            headroom.observe(&HeadroomSample {
                 elapsed: Duration::from_secs(60),
                 requests: 600,
                 late: (600.0 * late) as u64,

@@ -209,7 +209,7 @@ impl<'a> Leader<'a> {
             Some(_) => Urgency::WakeUp,
             None => Urgency::Change,
         };
-        if self.scale_requests.has(name, decision.replicas, urgency) {
+        if self.scale_requests.is_pending(name, decision.replicas, urgency) {
             return;
         }
         tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
@@ -217,7 +217,7 @@ impl<'a> Leader<'a> {
             let took = self.began.elapsed().saturating_sub(came);
             self.wake_times.add(took);
         }
-        self.scale_requests.ask(name, decision.replicas, urgency);
+        self.scale_requests.request(name, decision.replicas, urgency);
     }
 
     fn sample(&mut self, snapshot: &Snapshot, revision: &Revision, now: Duration) -> Option<(&mut Tracked, Sample)> {

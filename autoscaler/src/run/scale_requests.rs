@@ -71,7 +71,7 @@ impl ScaleRequests {
 
     /// Returns true if a new request is unnecessary for now: the same number is queued at the same urgency, was
     /// requested a moment ago, or any number is in flight.
-    pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
+    pub(super) fn is_pending(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
         let is_same = |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;
         self.revisions.contains(revision)
             || self.waiting.get(revision).is_some_and(is_same)
@@ -80,7 +80,7 @@ impl ScaleRequests {
 
     /// Requests this number of replicas. A queued request of the revision takes the new number, and moves up if the new
     /// one is more urgent.
-    pub(super) fn ask(&mut self, revision: &RevisionName, replicas: u32, urgency: Urgency) {
+    pub(super) fn request(&mut self, revision: &RevisionName, replicas: u32, urgency: Urgency) {
         let before = self.waiting.get(revision).map(|waiting| waiting.urgency);
         if before < Some(urgency) {
             self.unqueue(revision);
@@ -235,10 +235,10 @@ mod tests {
     async fn the_requests_in_flight_are_limited_and_wake_ups_go_first() {
         let mut asked = asked();
         for number in 0..AT_ONCE * 2 {
-            asked.requests.ask(&revision(number), 2, Urgency::Change);
+            asked.requests.request(&revision(number), 2, Urgency::Change);
         }
         let woken = revision(999);
-        asked.requests.ask(&woken, 1, Urgency::WakeUp);
+        asked.requests.request(&woken, 1, Urgency::WakeUp);
         let first = asked.note(1).await;
         assert_eq!(first.len(), AT_ONCE + 1);
         assert_eq!(first.last(), Some(&(woken, 1)));
@@ -250,15 +250,15 @@ mod tests {
     async fn a_queued_request_takes_the_last_number_and_the_highest_urgency() {
         let mut asked = asked();
         for number in 0..=AT_ONCE + 1 {
-            asked.requests.ask(&revision(number), 2, Urgency::Change);
+            asked.requests.request(&revision(number), 2, Urgency::Change);
         }
         let (next, last) = (revision(AT_ONCE), revision(AT_ONCE + 1));
-        assert!(asked.requests.has(&last, 2, Urgency::Change));
-        assert!(!asked.requests.has(&last, 5, Urgency::Change));
-        assert!(!asked.requests.has(&last, 2, Urgency::WakeUp));
-        asked.requests.ask(&last, 1, Urgency::WakeUp);
-        asked.requests.ask(&last, 5, Urgency::Change);
-        assert!(asked.requests.has(&last, 5, Urgency::WakeUp));
+        assert!(asked.requests.is_pending(&last, 2, Urgency::Change));
+        assert!(!asked.requests.is_pending(&last, 5, Urgency::Change));
+        assert!(!asked.requests.is_pending(&last, 2, Urgency::WakeUp));
+        asked.requests.request(&last, 1, Urgency::WakeUp);
+        asked.requests.request(&last, 5, Urgency::Change);
+        assert!(asked.requests.is_pending(&last, 5, Urgency::WakeUp));
         let all = asked.note(AT_ONCE + 2).await;
         assert_eq!(all.len(), AT_ONCE + 2);
         assert_eq!(all[AT_ONCE..], [(last, 5), (next, 2)]);
@@ -268,7 +268,7 @@ mod tests {
     async fn a_withdrawn_request_is_never_sent() {
         let mut asked = asked();
         for number in 0..=AT_ONCE {
-            asked.requests.ask(&revision(number), 0, Urgency::Change);
+            asked.requests.request(&revision(number), 0, Urgency::Change);
         }
         let last = revision(AT_ONCE);
         asked.requests.withdraw(&last, 1);
@@ -276,7 +276,7 @@ mod tests {
         let all = asked.note(AT_ONCE).await;
         assert_eq!(all.len(), AT_ONCE);
         assert!(!all.contains(&(last.clone(), 0)), "{all:?}");
-        asked.requests.ask(&last, 3, Urgency::Change);
+        asked.requests.request(&last, 3, Urgency::Change);
         assert_eq!(asked.note(1).await, [(last, 3)]);
     }
 
@@ -285,21 +285,21 @@ mod tests {
         let (change, wake) = (Urgency::Change, Urgency::WakeUp);
         let mut asked = asked();
         let one = revision(1);
-        asked.requests.ask(&one, 3, change);
-        assert!(asked.requests.has(&one, 3, change) && asked.requests.has(&one, 4, change));
+        asked.requests.request(&one, 3, change);
+        assert!(asked.requests.is_pending(&one, 3, change) && asked.requests.is_pending(&one, 4, change));
         // If the snapshot does not show it in time, the pause doubles, except for a wake-up.
         for pause in [2, 4, 8, 8] {
             asked.note(1).await;
-            assert!(!asked.requests.has(&one, 4, change));
+            assert!(!asked.requests.is_pending(&one, 4, change));
             tokio::time::advance(Duration::from_millis(pause * 1000 - 100)).await;
-            assert!(asked.requests.has(&one, 3, change));
-            assert_eq!(asked.requests.has(&one, 3, wake), pause == 2);
+            assert!(asked.requests.is_pending(&one, 3, change));
+            assert_eq!(asked.requests.is_pending(&one, 3, wake), pause == 2);
             tokio::time::advance(Duration::from_millis(100)).await;
-            assert!(!asked.requests.has(&one, 3, change), "{pause}");
-            asked.requests.ask(&one, 3, change);
+            assert!(!asked.requests.is_pending(&one, 3, change), "{pause}");
+            asked.requests.request(&one, 3, change);
         }
         asked.note(1).await;
         asked.requests.withdraw(&one, 3);
-        assert!(!asked.requests.has(&one, 3, change));
+        assert!(!asked.requests.is_pending(&one, 3, change));
     }
 }

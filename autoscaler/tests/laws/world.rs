@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weir_autoscaler::{Coverage, Decision, Load, Memory, Replicas, Sample, decide};
 use weir_cluster::{Activity, Histogram};
 use weir_cluster::{
-    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy, ScalingRules,
+    ChangeLimit, Economy, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy, ScalingRules,
 };
 
 /// The next sample of a revision.
@@ -196,7 +196,7 @@ prop_compose! {
         tolerance in prop_oneof![Just(0.0), 0.0..1.0],
     ) -> ScalingRules {
         let policy = |(value, is_share, seconds): (u32, bool, u64)| RatePolicy {
-            most: if is_share { MostChange::Percent(value) } else { MostChange::Pods(value) },
+            most: if is_share { ChangeLimit::Percent(value) } else { ChangeLimit::Pods(value) },
             period: Duration::from_secs(seconds),
         };
         ScalingRules {

@@ -18,7 +18,7 @@ use weir_cluster::{Applied, Apply, ClusterError, Desired, FailureReport, Service
 
 use crate::Kubernetes;
 use crate::api::{find, of_service, put, remove};
-use crate::drift::{Existing, Kind, Mark, WrittenObjects};
+use crate::drift::{Existing, Kind, ObjectState, WrittenObjects};
 use crate::generation::generation;
 use crate::name_claim::{NameClaim, claim_name};
 use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of};
@@ -49,18 +49,18 @@ impl Apply for Kubernetes {
         self.drift.lock().begin(service);
         let apis = self.apis(service);
         let (existing, owner) = tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
-        let place = Place { apis, existing, owner };
+        let state = ServiceState { apis, existing, owner };
         // Every reason to refuse is checked before anything is written.
-        let kept = self.prepared(&place, &desired).await?;
-        let aliases = self.aliases(&place, &desired)?;
+        let kept = self.prepared(&state, &desired).await?;
+        let aliases = self.aliases(&state, &desired)?;
         let mut written = WrittenObjects::default();
         let workloads = desired.workloads().iter().zip(kept);
-        let runs = workloads.map(|(workload, kept)| self.run(&place, workload, kept));
+        let runs = workloads.map(|(workload, kept)| self.run(&state, workload, kept));
         for made in try_join_all(runs).await? {
             made.add_to(&mut written);
         }
-        let applied = self.route(&place, service, &aliases, &mut written).await?;
-        self.retire(&place, &desired).await?;
+        let applied = self.route(&state, service, &aliases, &mut written).await?;
+        self.retire(&state, &desired).await?;
         self.wrote(service, Some(written)).await;
         Ok(applied)
     }
@@ -120,7 +120,7 @@ impl Kubernetes {
     /// [`ClusterError::Refused`] when an object of another owner has its name, or the stored revision differs.
     async fn prepared(
         &self,
-        place: &Place,
+        state: &ServiceState,
         desired: &Desired,
     ) -> Result<Vec<(KeptRevision, Option<ControllerRevision>)>, ClusterError> {
         let known = self.kept.take(desired.service());
@@ -128,10 +128,10 @@ impl Kubernetes {
             let revision = &workload.revision;
             let stored = match known.get(revision) {
                 Some(known) => Some(known.clone()),
-                None => find(&place.apis.revisions, revision.as_str()).await?,
+                None => find(&state.apis.revisions, revision.as_str()).await?,
             };
             let wanted = StoredRevision::of(workload);
-            let kept = self.kept_or_completed(wanted, stored.as_ref(), &place.owner);
+            let kept = self.kept_or_completed(wanted, stored.as_ref(), &state.owner);
             let kept = kept.await?.ok_or_else(|| {
                 let because = "a stored revision is immutable, and this one differs from it";
                 ClusterError::refused(revision, because)
@@ -144,59 +144,64 @@ impl Kubernetes {
     /// Writes the Service and the Deployment of a revision.
     async fn run(
         &self,
-        place: &Place,
+        state: &ServiceState,
         workload: &Workload,
         (kept, stored): (KeptRevision, Option<ControllerRevision>),
     ) -> Result<writes::RevisionMarks, ClusterError> {
-        let owner = place.owner.reference();
+        let owner = state.owner.reference();
         let pod = self.keep(kept, stored.as_ref(), owner.as_ref()).await?;
         let objects = RevisionObjects::of(workload, pod, owner.as_ref())?;
-        let of = (workload.revision.service(), &place.existing);
+        let of = (workload.revision.service(), &state.existing);
         let (service, deployment) = tokio::try_join!(
-            self.put_unless_same(&place.apis.services, of, &objects.service),
-            self.put_deployment(place, workload, &objects.deployment),
+            self.put_unless_same(&state.apis.services, of, &objects.service),
+            self.put_deployment(state, workload, &objects.deployment),
         )?;
         Ok(writes::RevisionMarks { name: workload.revision.as_str().into(), service, deployment })
     }
 
     /// Returns the Services that the route of a service needs.
-    fn aliases(&self, place: &Place, desired: &Desired) -> Result<Vec<Service>, ClusterError> {
+    fn aliases(&self, state: &ServiceState, desired: &Desired) -> Result<Vec<Service>, ClusterError> {
         let Some(route) = desired.route() else {
             return Ok(Vec::new());
         };
-        let owner = place.owner.reference();
+        let owner = state.owner.reference();
         let aliases = aliases(desired.service(), route, &self.options, owner.as_ref())?;
         Ok(aliases.into())
     }
 
     async fn route(
         &self,
-        place: &Place,
+        state: &ServiceState,
         service: &ServiceName,
         aliases: &[Service],
         written: &mut WrittenObjects,
     ) -> Result<Applied, ClusterError> {
         if aliases.is_empty() {
-            return self.unroute(&place.apis.services, service).await;
+            return self.unroute(&state.apis.services, service).await;
         }
-        let puts = aliases.iter().map(|alias| self.put_alias(place, service, alias));
-        let marks = try_join_all(puts).await?;
+        let puts = aliases.iter().map(|alias| self.put_alias(state, service, alias));
+        let objects = try_join_all(puts).await?;
         let mut applied = ANY;
-        for (alias, mark) in aliases.iter().zip(marks) {
-            written.add(Kind::Service, &alias.name_any(), &mark);
+        for (alias, object) in aliases.iter().zip(objects) {
+            written.add(Kind::Service, &alias.name_any(), &object);
             // The last alias is the one that stores the route.
-            applied.routes = mark.version;
+            applied.routes = object.version;
         }
         Ok(applied)
     }
 
     /// Writes an alias, unless its name is left to another service.
-    async fn put_alias(&self, place: &Place, service: &ServiceName, alias: &Service) -> Result<Mark, ClusterError> {
-        let (existing, name) = (&place.existing, alias.name_any());
+    async fn put_alias(
+        &self,
+        state: &ServiceState,
+        service: &ServiceName,
+        alias: &Service,
+    ) -> Result<ObjectState, ClusterError> {
+        let (existing, name) = (&state.existing, alias.name_any());
         match claim_name(service, &name, existing)? {
             NameClaim::Left(others) => Ok(others),
             NameClaim::Own => {
-                let services = &place.apis.services;
+                let services = &state.apis.services;
                 self.put_unless_same(services, (service, existing), alias).await
             }
         }
@@ -226,14 +231,14 @@ impl Kubernetes {
     }
 
     /// Removes the objects of revisions that are not desired.
-    async fn retire(&self, place: &Place, desired: &Desired) -> Result<(), ClusterError> {
+    async fn retire(&self, state: &ServiceState, desired: &Desired) -> Result<(), ClusterError> {
         let desired: BTreeSet<_> = desired.workloads().iter().map(|workload| workload.revision.as_str()).collect();
         let retired = |kind| {
-            let of_kind = place.existing.of_revisions(kind);
+            let of_kind = state.existing.of_revisions(kind);
             of_kind.filter(|name| !desired.contains(name))
         };
-        let services = retired(Kind::Service).map(|name| remove(&place.apis.services, name));
-        let deployments = retired(Kind::Deployment).map(|name| remove(&place.apis.deployments, name));
+        let services = retired(Kind::Service).map(|name| remove(&state.apis.services, name));
+        let deployments = retired(Kind::Deployment).map(|name| remove(&state.apis.deployments, name));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
         Ok(())
     }

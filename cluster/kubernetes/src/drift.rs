@@ -17,7 +17,7 @@ use crate::held::held;
 use crate::objects::{AUTOSCALER, CONTROLLER, may_be_of, revision_of, service_of};
 
 /// Kind of object that `apply` makes for a service.
-pub(crate) trait Made: Resource<DynamicType = ()> + Serialize {
+pub(crate) trait ManagedObject: Resource<DynamicType = ()> + Serialize {
     /// Kind of the object, as a value.
     const KIND: Kind;
 }
@@ -31,21 +31,21 @@ pub(crate) enum Kind {
     Service,
 }
 
-impl Made for Deployment {
+impl ManagedObject for Deployment {
     const KIND: Kind = Kind::Deployment;
 }
 
-impl Made for Service {
+impl ManagedObject for Service {
     const KIND: Kind = Kind::Service;
 }
 
 /// Version and applied fields of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct ObjectState {
     /// Resource version of the object.
     pub(crate) version: u64,
     /// Digest of the fields that the controller has applied.
-    pub(crate) held: u64,
+    pub(crate) applied_digest: u64,
     /// Role of the object for its service.
     pub(crate) role: Role,
     /// UID, which distinguishes the object from a later one of the same name.
@@ -70,7 +70,7 @@ pub(crate) enum Role {
 
 /// Existing objects of a service by kind and name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Existing(Objects<Mark>);
+pub(crate) struct Existing(Objects<ObjectState>);
 
 /// Objects of a service that `apply` wrote last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,13 +86,13 @@ type Objects<T> = Vec<(Kind, Box<str>, T)>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Written {
     version: u64,
-    held: u64,
+    applied_digest: u64,
 }
 
 /// Newest known state of an object.
 #[derive(Clone, Debug)]
 enum Seen {
-    There(Mark),
+    There(ObjectState),
     /// The object was deleted at this version.
     Gone(u64),
 }
@@ -121,20 +121,20 @@ enum Writing {
     UnderWay,
 }
 
-impl Mark {
-    fn of<K: Made>(object: &K, service: &ServiceName) -> Self {
+impl ObjectState {
+    fn of<K: ManagedObject>(object: &K, service: &ServiceName) -> Self {
         let role = role(object, service);
-        let held = match role {
+        let applied_digest = match role {
             Role::Alias | Role::Revision | Role::HalfMade => held(object, CONTROLLER),
             Role::OthersAlias | Role::OthersRevision => OTHERS,
         };
-        Self { version: generation(object), held, role, uid: object.uid().unwrap_or_default().into() }
+        Self { version: generation(object), applied_digest, role, uid: object.uid().unwrap_or_default().into() }
     }
 }
 
 impl Existing {
     /// Returns the object of this kind and name.
-    pub(crate) fn get(&self, kind: Kind, name: &str) -> Option<&Mark> {
+    pub(crate) fn get(&self, kind: Kind, name: &str) -> Option<&ObjectState> {
         get(&self.0, kind, name)
     }
 
@@ -143,15 +143,15 @@ impl Existing {
         let of_kind = self
             .0
             .iter()
-            .filter(move |(of, _, mark)| *of == kind && matches!(mark.role, Role::Revision | Role::HalfMade));
+            .filter(move |(of, _, state)| *of == kind && matches!(state.role, Role::Revision | Role::HalfMade));
         of_kind.map(|(_, name, _)| &**name)
     }
 }
 
 impl WrittenObjects {
     /// Adds an object as the API server stores it.
-    pub(crate) fn add(&mut self, kind: Kind, name: &str, mark: &Mark) {
-        let written = Written { version: mark.version, held: mark.held };
+    pub(crate) fn add(&mut self, kind: Kind, name: &str, state: &ObjectState) {
+        let written = Written { version: state.version, applied_digest: state.applied_digest };
         put(&mut self.0, kind, name, written);
     }
 }
@@ -166,16 +166,16 @@ impl Drift {
     }
 
     /// Notes an object's present state, as a watch shows it.
-    pub(crate) fn see<K: Made>(&mut self, object: &K) {
+    pub(crate) fn see<K: ManagedObject>(&mut self, object: &K) {
         for service in self.affected_services(object) {
             self.record(&service, object);
             self.update_drifted(&service);
         }
     }
 
-    /// Notes an object as the API server answered a write; returns its mark. The service's drift is judged when the
+    /// Notes an object as the API server answered a write; returns its state. The service's drift is judged when the
     /// write ends.
-    pub(crate) fn note<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
+    pub(crate) fn note<K: ManagedObject>(&mut self, service: &ServiceName, object: &K) -> ObjectState {
         for other in self.affected_services(object) {
             if other != *service {
                 self.record(&other, object);
@@ -186,7 +186,7 @@ impl Drift {
     }
 
     /// Notes that an object was deleted; `object` is its last state.
-    pub(crate) fn miss<K: Made>(&mut self, object: &K) {
+    pub(crate) fn miss<K: ManagedObject>(&mut self, object: &K) {
         for service in self.affected_services(object) {
             let gone = Seen::Gone(generation(object));
             let known = self.services.entry(service.clone()).or_default();
@@ -211,7 +211,7 @@ impl Drift {
         let known = self.services.get(service);
         let seen = known.into_iter().flat_map(|known| &known.seen);
         let there = seen.filter_map(|(kind, name, seen)| match seen {
-            Seen::There(mark) => Some((*kind, name.clone(), mark.clone())),
+            Seen::There(state) => Some((*kind, name.clone(), state.clone())),
             Seen::Gone(_) => None,
         });
         Existing(there.collect())
@@ -219,16 +219,16 @@ impl Drift {
 
     /// Returns the services to which an object matters: the one that its label names, and the known ones that make an
     /// object of its name. A label can be removed, and two services can want the same name.
-    fn affected_services<K: Made>(&self, object: &K) -> BTreeSet<ServiceName> {
+    fn affected_services<K: ManagedObject>(&self, object: &K) -> BTreeSet<ServiceName> {
         let named = may_be_of(object).filter(|service| self.services.contains_key(service));
         named.chain(service_of(object)).collect()
     }
 
-    fn record<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
-        let mark = Mark::of(object, service);
+    fn record<K: ManagedObject>(&mut self, service: &ServiceName, object: &K) -> ObjectState {
+        let state = ObjectState::of(object, service);
         let known = self.services.entry(service.clone()).or_default();
-        known.see(K::KIND, &object.name_any(), Seen::There(mark.clone()));
-        mark
+        known.see(K::KIND, &object.name_any(), Seen::There(state.clone()));
+        state
     }
 
     fn update_drifted(&mut self, service: &ServiceName) {
@@ -281,7 +281,7 @@ impl Known {
 impl Seen {
     fn version(&self) -> u64 {
         match self {
-            Self::There(mark) => mark.version,
+            Self::There(state) => state.version,
             Self::Gone(version) => *version,
         }
     }
@@ -289,7 +289,7 @@ impl Seen {
     /// Returns true if the object differs from what was written; states older than the write do not count.
     fn differs(&self, written: Written) -> bool {
         let is_other = match self {
-            Self::There(mark) => mark.held != written.held,
+            Self::There(state) => state.applied_digest != written.applied_digest,
             Self::Gone(_) => true,
         };
         is_other && self.version() >= written.version
@@ -308,7 +308,7 @@ fn put<T>(objects: &mut Objects<T>, kind: Kind, name: &str, object: T) {
     objects.push((kind, name.into(), object));
 }
 
-fn role<K: Made>(object: &K, service: &ServiceName) -> Role {
+fn role<K: ManagedObject>(object: &K, service: &ServiceName) -> Role {
     let is_others = service_of(object).is_some_and(|owner| owner != *service);
     match revision_of(object) {
         None if is_others => return Role::OthersAlias,
@@ -346,9 +346,9 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn written(mark: &Mark) -> WrittenObjects {
+    fn written(state: &ObjectState) -> WrittenObjects {
         let mut written = WrittenObjects::default();
-        written.add(Kind::Service, "digits", mark);
+        written.add(Kind::Service, "digits", state);
         written
     }
 
@@ -356,8 +356,8 @@ mod tests {
         let service = ServiceName::new("team", "digits").unwrap();
         let mut drift = Drift::default();
         drift.see(&object(3, "other"));
-        let mark = Mark::of(&object(5, "ours"), &service);
-        drift.wrote(&service, Some(written(&mark)));
+        let state = ObjectState::of(&object(5, "ours"), &service);
+        drift.wrote(&service, Some(written(&state)));
         (drift, service)
     }
 
@@ -391,9 +391,9 @@ mod tests {
     fn an_object_deleted_during_the_write_counts_as_drift() {
         let (mut drift, service) = (Drift::default(), ServiceName::new("team", "digits").unwrap());
         drift.begin(&service);
-        let mark = drift.note(&service, &object(5, "ours"));
+        let state = drift.note(&service, &object(5, "ours"));
         drift.miss(&object(6, "ours"));
-        drift.wrote(&service, Some(written(&mark)));
+        drift.wrote(&service, Some(written(&state)));
         assert!(drift.services().contains(&service));
     }
 
@@ -417,9 +417,9 @@ mod tests {
             alias.metadata.labels = Some([(label, of.to_owned())].into());
             alias
         };
-        let wrote = |mark: &Mark| {
+        let wrote = |state: &ObjectState| {
             let mut written = WrittenObjects::default();
-            written.add(Kind::Service, "digits-predictor", mark);
+            written.add(Kind::Service, "digits-predictor", state);
             written
         };
         let own = drift.note(&service, &alias(5, "digits"));

@@ -46,9 +46,9 @@ impl Lease for Kubernetes {
             name: name.to_owned(),
             identity: self.identity(),
         };
-        let mut sighting = Sighting::default();
+        let mut observation = LeaseObservation::default();
         loop {
-            if let Some(held) = holder.try_acquire(&mut sighting).await? {
+            if let Some(held) = holder.try_acquire(&mut observation).await? {
                 return Ok(holder.hold(held));
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -73,12 +73,12 @@ struct Holder {
 
 impl Holder {
     /// Takes the lease if it is free.
-    async fn try_acquire(&self, sighting: &mut Sighting) -> Result<Option<LeaseObject>, ClusterError> {
+    async fn try_acquire(&self, observation: &mut LeaseObservation) -> Result<Option<LeaseObject>, ClusterError> {
         let existing = answered(self.leases.get_opt(&self.name)).await;
         let existing = existing.map_err(|e| error::of(&self.name, e))?;
         let now = clock::now().into_std();
         let claim = match existing {
-            Some(existing) => match sighting.claim(&existing, now) {
+            Some(existing) => match observation.claim(&existing, now) {
                 Claim::Free => self.replace(&claimed(existing, &self.identity)).await,
                 Claim::Held => return Ok(None),
             },

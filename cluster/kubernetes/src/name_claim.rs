@@ -2,7 +2,7 @@
 
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
-use crate::drift::{Existing, Kind, Mark, Role};
+use crate::drift::{Existing, Kind, ObjectState, Role};
 
 /// Right of a service to the Kubernetes Service of a name that it wants.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ use weir_cluster::{
     Revisions, Route, Routes, Snapshot,
 };
 
-use crate::drift::{Drift, Made};
+use crate::drift::{Drift, ManagedObject};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
 use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
@@ -237,7 +237,7 @@ impl Observed {
     }
 
     /// Notes an object that others may have changed. A gateway applies no objects, so it has nothing to compare with.
-    fn see<K: Made>(&self, event: &Event<K>) {
+    fn see<K: ManagedObject>(&self, event: &Event<K>) {
         if self.scope == WatchScope::Gateway {
             return;
         }
@@ -258,7 +258,7 @@ impl Observed {
                 revision: revision_of(object)?,
                 placement: Placement::of(object, &replica),
                 replica: match &unseen {
-                    Some(unseen) => unseen.told(replica, now),
+                    Some(unseen) => unseen.with_failure(replica, now),
                     None => replica,
                 },
                 unseen,
@@ -286,7 +286,7 @@ impl Observed {
         self.now = now;
         for pod in self.pods.values() {
             let Some(unseen) = &pod.unseen else { continue };
-            let replica = unseen.told(pod.replica.clone(), now);
+            let replica = unseen.with_failure(pod.replica.clone(), now);
             if replica.failure.is_some() {
                 let replicas = self.replicas.entry(pod.revision.clone()).or_default();
                 replicas.insert(replica);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt;
-use weir_cluster::{OtherAutoscaler, RevisionName, ServiceName, WrittenNumber};
+use weir_cluster::{OtherAutoscaler, ReplicasField, RevisionName, ServiceName};
 
 /// Label in which KEDA names the ScaledObject of an autoscaler.
 const SCALED_OBJECT: &str = "scaledobject.keda.sh/name";
@@ -31,11 +31,11 @@ pub(crate) fn targeted(object: &HorizontalPodAutoscaler) -> Option<Targeted> {
     let (target, writes) = match (group, reference.kind.as_str()) {
         ("serving.kserve.io", "InferenceService") => {
             let service = ServiceName::new(&namespace, name).ok()?;
-            (AutoscalerTarget::Service(service), WrittenNumber::MinReplicas)
+            (AutoscalerTarget::Service(service), ReplicasField::MinReplicas)
         }
         ("apps", "Deployment") => {
             let revision = RevisionName::parse(&namespace, name).ok()?;
-            (AutoscalerTarget::Revision(revision), WrittenNumber::Replicas)
+            (AutoscalerTarget::Revision(revision), ReplicasField::Replicas)
         }
         _ => return None,
     };
@@ -91,10 +91,10 @@ mod tests {
             Some(seen.autoscaler.writes)
         };
         let service = |version| of(version, "InferenceService", "digits");
-        assert_eq!(service("serving.kserve.io/v1beta1"), Some(WrittenNumber::MinReplicas));
+        assert_eq!(service("serving.kserve.io/v1beta1"), Some(ReplicasField::MinReplicas));
         assert_eq!(service("serving.example.com/v1beta1"), None);
         let deployment = |name| of("apps/v1", "Deployment", name);
-        assert_eq!(deployment("digits-predictor-00001"), Some(WrittenNumber::Replicas));
+        assert_eq!(deployment("digits-predictor-00001"), Some(ReplicasField::Replicas));
         assert_eq!(deployment("digits"), None);
         assert_eq!(of("apps/v1", "StatefulSet", "digits-predictor-00001"), None);
         assert_eq!(of("v1", "Deployment", "digits-predictor-00001"), None);

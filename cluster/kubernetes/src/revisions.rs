@@ -10,8 +10,8 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::find;
 use crate::objects::{
-    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, is_inference_service, kept, rollout,
-    rollout_name,
+    CONTROLLER, KeptRevision, PodContext, check_owner, complete, controller_revision, is_inference_service, kept,
+    rollout, rollout_name,
 };
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
@@ -112,9 +112,9 @@ impl Kubernetes {
         match existing {
             Some(existing) => same(existing, &wanted),
             None => {
-                let place =
-                    Place { enforced: self.enforced(wanted.revision.service()).await?, service: owner.metadata() };
-                Ok(Some(KeptRevision { pod: complete(&wanted, &self.options, &place)?, stored: wanted }))
+                let context =
+                    PodContext { enforced: self.enforced(wanted.revision.service()).await?, service: owner.metadata() };
+                Ok(Some(KeptRevision { pod: complete(&wanted, &self.options, &context)?, stored: wanted }))
             }
         }
     }

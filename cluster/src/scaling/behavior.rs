@@ -29,14 +29,14 @@ pub struct ScalingRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePolicy {
     /// Maximum change within the period.
-    pub most: MostChange,
+    pub most: ChangeLimit,
     /// Length of the period that the limit applies to.
     pub period: Duration,
 }
 
 /// Maximum change within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MostChange {
+pub enum ChangeLimit {
     /// An absolute number of replicas.
     Pods(u32),
     /// A percentage of the replicas at the beginning of the period.
@@ -75,7 +75,7 @@ impl ScalingRules {
     pub fn default_up() -> Self {
         Self {
             window: Duration::ZERO,
-            policies: vec![RatePolicy::each_15s(MostChange::Pods(4)), RatePolicy::each_15s(MostChange::Percent(100))],
+            policies: vec![RatePolicy::each_15s(ChangeLimit::Pods(4)), RatePolicy::each_15s(ChangeLimit::Percent(100))],
             select: PolicySelect::Max,
             tolerance: 0.0,
         }
@@ -87,7 +87,7 @@ impl ScalingRules {
     pub fn default_down() -> Self {
         Self {
             window: Duration::from_secs(300),
-            policies: vec![RatePolicy::each_15s(MostChange::Percent(100))],
+            policies: vec![RatePolicy::each_15s(ChangeLimit::Percent(100))],
             select: PolicySelect::Max,
             tolerance: 0.0,
         }
@@ -95,7 +95,7 @@ impl ScalingRules {
 }
 
 impl RatePolicy {
-    const fn each_15s(most: MostChange) -> Self {
+    const fn each_15s(most: ChangeLimit) -> Self {
         Self { most, period: Duration::from_secs(15) }
     }
 }

@@ -11,12 +11,12 @@ pub struct OtherAutoscaler {
     /// Kind and name, such as `HorizontalPodAutoscaler digits`.
     pub name: Arc<str>,
     /// The number that the autoscaler writes.
-    pub writes: WrittenNumber,
+    pub writes: ReplicasField,
 }
 
 /// The field in which an autoscaler writes the number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrittenNumber {
+pub enum ReplicasField {
     /// `minReplicas` of the InferenceService, written by its scale subresource.
     MinReplicas,
     /// `replicas` of one revision's Deployment.
@@ -29,8 +29,8 @@ impl OtherAutoscaler {
     #[must_use]
     pub fn restrict(&self, policy: ScalingPolicy) -> Option<ScalingPolicy> {
         match self.writes {
-            WrittenNumber::MinReplicas => Some(ScalingPolicy { max: Some(policy.min), ..policy }),
-            WrittenNumber::Replicas => None,
+            ReplicasField::MinReplicas => Some(ScalingPolicy { max: Some(policy.min), ..policy }),
+            ReplicasField::Replicas => None,
         }
     }
 }
@@ -43,9 +43,9 @@ mod tests {
     fn weir_follows_min_replicas_and_leaves_deployments_to_the_other_autoscaler() {
         let policy = ScalingPolicy { min: 3, max: Some(20), ..ScalingPolicy::default() };
         let other = |writes| OtherAutoscaler { name: "HorizontalPodAutoscaler digits".into(), writes };
-        let kept = other(WrittenNumber::MinReplicas).restrict(policy.clone());
+        let kept = other(ReplicasField::MinReplicas).restrict(policy.clone());
         let kept = kept.unwrap();
         assert_eq!((kept.bound(0), kept.bound(9)), (3, 3));
-        assert_eq!(other(WrittenNumber::Replicas).restrict(policy), None);
+        assert_eq!(other(ReplicasField::Replicas).restrict(policy), None);
     }
 }

@@ -29,7 +29,7 @@ impl Replica {
     /// Returns the exit of the run that was preceded by `starts_before` starts; `None` if that run has not ended or its
     /// exit is not known any more.
     #[must_use]
-    pub fn end_of_run(&self, starts_before: u32) -> Option<&Failure> {
+    pub fn exit_of_run(&self, starts_before: u32) -> Option<&Failure> {
         let last_ended = match self.phase {
             Phase::BackOff => Some(self.restarts),
             Phase::Pending | Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => {
@@ -148,7 +148,7 @@ impl Failure {
     /// The memory for which a program was killed is mostly that of its requests. A program that a signal from outside ended
     /// says nothing of its requests.
     #[must_use]
-    pub fn may_be_of_a_request(&self) -> bool {
+    pub fn may_be_caused_by_request(&self) -> bool {
         match self.reason {
             FailureReason::Hung | FailureReason::OutOfMemory => true,
             FailureReason::Exited | FailureReason::CrashLoopBackOff => {
@@ -229,11 +229,11 @@ mod tests {
         // Exit by itself, SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV may come from a request. A requested exit,
         // SIGKILL (for example an eviction), SIGTERM and SIGINT do not.
         for code in [1, 3, 132, 134, 135, 136, 139] {
-            assert!(ended(FailureReason::Exited, Some(code)).may_be_of_a_request(), "{code}");
+            assert!(ended(FailureReason::Exited, Some(code)).may_be_caused_by_request(), "{code}");
         }
         for code in [Some(0), Some(137), Some(143), Some(130), None] {
             let end = ended(FailureReason::Exited, code);
-            assert!(!end.may_be_of_a_request(), "{code:?}");
+            assert!(!end.may_be_caused_by_request(), "{code:?}");
         }
         assert!(ended(FailureReason::Hung, None).may_be_of_a_request());
         assert!(ended(FailureReason::OutOfMemory, Some(137)).may_be_of_a_request());
@@ -254,7 +254,7 @@ mod tests {
         let waits = replica(Phase::BackOff, 2);
         let runs = replica(Phase::Starting, 3);
         for ended in [waits, runs] {
-            let known = [1, 2, 3].map(|run| ended.end_of_run(run).is_some());
+            let known = [1, 2, 3].map(|run| ended.exit_of_run(run).is_some());
             assert_eq!(known, [false, true, false], "{ended:?}");
         }
     }

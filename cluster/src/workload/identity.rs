@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::meaning::meaning;
+use super::canonical_form::canonical_form;
 use super::{PodTemplate, Storage};
 
 /// Hash of what shapes a revision's pods, the template and the storage: 16 hexadecimal digits.
@@ -39,8 +39,8 @@ impl Identity {
 
     /// Hashes the canonical form of a value with the fields of a pod: texts with the same meaning have the same hash.
     #[must_use]
-    pub fn of_meaning(pod: Value) -> Self {
-        Self::of_value(meaning(pod))
+    pub fn of_canonical_form(pod: Value) -> Self {
+        Self::of_value(canonical_form(pod))
     }
 
     /// The 16 hexadecimal digits.

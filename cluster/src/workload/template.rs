@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 
 use super::Workload;
-use super::meaning::meaning;
+use super::canonical_form::canonical_form;
 
 /// Pod template of a revision's replicas, stored as JSON: the parsed value needs ten times the memory, and there are
 /// thousands of templates. Clones share the text.
@@ -28,8 +28,8 @@ impl PodTemplate {
 
     /// Returns true if both request the same pod, even if their texts differ: an API server would store them as one.
     #[must_use]
-    pub fn means(&self, other: &Self) -> bool {
-        let form = |template: &Self| serde_json::from_str(&template.0).map(meaning);
+    pub fn is_equivalent(&self, other: &Self) -> bool {
+        let form = |template: &Self| serde_json::from_str(&template.0).map(canonical_form);
         self == other || matches!((form(self), form(other)), (Ok(one), Ok(other)) if one == other)
     }
 

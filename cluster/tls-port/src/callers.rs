@@ -10,7 +10,7 @@ use rustls::{ConfigBuilder, ServerConfig};
 #[derive(Clone, Debug)]
 pub enum Callers {
     /// Any client: by default an API server presents no certificate to a webhook.
-    Anybody,
+    Any,
     /// Clients whose certificate the verifier accepts.
     Verified(Arc<dyn ClientCertVerifier>),
 }
@@ -21,7 +21,7 @@ impl Callers {
         builder: ConfigBuilder<ServerConfig, rustls::WantsVerifier>,
     ) -> ConfigBuilder<ServerConfig, WantsServerCert> {
         match self {
-            Self::Anybody => builder.with_no_client_auth(),
+            Self::Any => builder.with_no_client_auth(),
             Self::Verified(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         }
     }

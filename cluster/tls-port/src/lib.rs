@@ -26,4 +26,4 @@ pub use certificate::ServingPair;
 pub use port::TlsPort;
 pub use resolver::Resolver;
 pub use rotation::{CertificateOptions, Rotation};
-pub use trust::CallsPort;
+pub use trust::PortReference;

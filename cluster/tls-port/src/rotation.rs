@@ -27,7 +27,7 @@ use crate::certificate::ServingPair;
 use crate::clock;
 use crate::pairs::Pairs;
 use crate::resolver::Resolver;
-use crate::trust::{CallsPort, Trust, patch};
+use crate::trust::{PortReference, Trust, patch};
 
 /// Bounds on the interval between checks of the clock: a certificate lives for weeks in production, and for seconds in
 /// tests.
@@ -91,14 +91,14 @@ pub struct Rotation<K> {
 }
 
 /// Last known state of the Secret.
-enum SeenSecret {
+enum KnownSecret {
     /// The Secret has not been read yet.
     Unknown,
     Missing,
     There(Box<Secret>),
 }
 
-impl<K: CallsPort> Rotation<K> {
+impl<K: PortReference> Rotation<K> {
     /// Creates the rotation for a port that serves with this resolver's certificate.
     #[must_use]
     pub fn new(client: Client, options: CertificateOptions, resolver: Arc<Resolver>) -> Self {
@@ -107,7 +107,7 @@ impl<K: CallsPort> Rotation<K> {
             callers: Api::all(client),
             options,
             resolver,
-            secret: SeenSecret::Unknown,
+            secret: KnownSecret::Unknown,
             pairs: None,
             found: BTreeMap::new(),
             trust: Trust::default(),
@@ -157,17 +157,17 @@ impl<K: CallsPort> Rotation<K> {
             self.pairs = Some(pairs);
         }
         self.secret = match secret {
-            Some(secret) => SeenSecret::There(Box::new(secret)),
-            None => SeenSecret::Missing,
+            Some(secret) => KnownSecret::There(Box::new(secret)),
+            None => KnownSecret::Missing,
         };
     }
 
     /// Makes the changes that are due: first to the Secret, then to the CA bundles of the objects.
     async fn keep(&mut self) -> Result<(), kube::Error> {
         let secret = match &self.secret {
-            SeenSecret::Unknown => return Ok(()),
-            SeenSecret::Missing => None,
-            SeenSecret::There(secret) => Some(Secret::clone(secret)),
+            KnownSecret::Unknown => return Ok(()),
+            KnownSecret::Missing => None,
+            KnownSecret::There(secret) => Some(Secret::clone(secret)),
         };
         let trusted_for = self.trusted_for();
         let names = &self.options.names;
@@ -197,7 +197,7 @@ impl<K: CallsPort> Rotation<K> {
         match due {
             Due::Nothing => pairs,
             Due::Switch => pairs.map(Pairs::switched),
-            Due::Anew => Some(Pairs::of(self.made()?)),
+            Due::Create => Some(Pairs::of(self.made()?)),
             Due::Next => Some(pairs?.with_next(self.made()?)),
         }
     }

@@ -18,7 +18,7 @@ pub trait CallsPort: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwn
     fn trusting(&self, bundle: &ByteString) -> Option<Value>;
 }
 
-impl CallsPort for ValidatingWebhookConfiguration {
+impl PortReference for ValidatingWebhookConfiguration {
     fn trusting(&self, bundle: &ByteString) -> Option<Value> {
         let webhooks = self.webhooks.iter().flatten();
         let others = webhooks.filter(|w| w.client_config.ca_bundle.as_ref() != Some(bundle));
@@ -28,7 +28,7 @@ impl CallsPort for ValidatingWebhookConfiguration {
     }
 }
 
-impl CallsPort for APIService {
+impl PortReference for APIService {
     fn trusting(&self, bundle: &ByteString) -> Option<Value> {
         let trusted = self.spec.as_ref().and_then(|spec| spec.ca_bundle.as_ref());
         (trusted != Some(bundle)).then(|| json!({"spec": {"caBundle": bundle}}))
@@ -64,7 +64,7 @@ impl Trust {
 
 /// Returns the patch of the object that sets the bundle, valid only for the object's current version; `None` if it is
 /// set already.
-pub(crate) fn patch(found: &impl CallsPort, bundle: &str) -> Option<Value> {
+pub(crate) fn patch(found: &impl PortReference, bundle: &str) -> Option<Value> {
     let mut change = found.trusting(&ByteString(bundle.as_bytes().to_vec()))?;
     change["metadata"] = json!({ "resourceVersion": found.resource_version() });
     Some(change)

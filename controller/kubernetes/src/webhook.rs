@@ -74,7 +74,7 @@ impl Webhook {
         let rotation: Rotation<ValidatingWebhookConfiguration> =
             Rotation::new(self.client, self.options, resolver.clone());
         let rotating = rotation.run(leadership, Leadership::Leading);
-        let port = TlsPort { listener, resolver, callers: Callers::Anybody, limits: port::LIMITS };
+        let port = TlsPort { listener, resolver, callers: Callers::Any, limits: port::LIMITS };
         let answering = port.serve(port::router(self.rules, self.metrics), stop);
         tokio::select! {
             () = answering => {}

@@ -215,7 +215,7 @@ impl RevisionRecord {
         self.identity == variant.identity
             || (variant.has_pods
                 && places(&self.storage) == places(&variant.storage)
-                && self.template.means(&variant.template))
+                && self.template.is_equivalent(&variant.template))
     }
 
     /// Takes over the fields that may change without changing the pods. A template that is written differently but

@@ -12,7 +12,7 @@ use super::retry::Retry;
 use super::state::ServiceState;
 use super::work::Outcome;
 use crate::declaration::DeclaredService;
-use crate::turns::{self, Follow, Part};
+use crate::turns::{self, Follow, RollRole};
 
 /// Known services by name.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Queue(BTreeMap<ServiceName, Entry>);
 /// State of one service in the queue.
 #[derive(Default)]
 struct Entry {
-    place: Place,
+    location: StateLocation,
     retry: Retry,
     /// Declaration with which the last attempt failed; None if the attempt succeeded.
     failed_with: Option<DeclaredService>,
@@ -30,7 +30,7 @@ struct Entry {
     /// Readiness that was last published.
     readiness: Readiness,
     /// Role of the service in the rolling update of a changed runtime.
-    part: Part,
+    role: RollRole,
     /// Time of the last turn to follow a changed runtime, in seconds since 1970.
     last_turn: u64,
     /// True from the service's turn until its task begins.
@@ -39,7 +39,7 @@ struct Entry {
 
 /// Location of a service's state.
 #[derive(Default)]
-enum Place {
+enum StateLocation {
     /// The state must be loaded first.
     #[default]
     Stored,
@@ -59,7 +59,7 @@ impl Queue {
     pub(super) fn undeclared(&self, observed: &Observed) -> Vec<ServiceName> {
         let is_due = |(name, entry): &(&ServiceName, &Entry)| {
             let is_declared = observed.declaration.services.contains_key(*name);
-            let is_free = !matches!(entry.place, Place::UnderWay);
+            let is_free = !matches!(entry.location, StateLocation::UnderWay);
             !is_declared && is_free && entry.retry.is_due(observed.now)
         };
         let names = self.0.iter().filter(is_due).map(|(name, _)| name.clone());
@@ -78,12 +78,12 @@ impl Queue {
         let Some(entry) = self.0.get(name) else {
             return true;
         };
-        match &entry.place {
-            Place::UnderWay => false,
+        match &entry.location {
+            StateLocation::UnderWay => false,
             _ if entry.has_turn => true,
             _ if entry.retry.is_failing() => entry.retry.is_due(now) || entry.is_edited(declared),
-            Place::Stored => true,
-            Place::Here(state) => {
+            StateLocation::Stored => true,
+            StateLocation::Here(state) => {
                 let is_timed = !state.is_settled && now > entry.ended || state.asks_again(now);
                 let seen = state.seen.as_ref();
                 is_timed || seen.is_none_or(|seen| !are_same(seen, state))
@@ -104,11 +104,11 @@ impl Queue {
         let places = self
             .0
             .iter()
-            .filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now))
-            .map(|(service, entry)| turns::Place { service, part: entry.part, last: entry.last_turn });
+            .filter(|(_, entry)| entry.role.is_rolling(now) || entry.waits_for_turn(now))
+            .map(|(service, entry)| turns::TurnEntry { service, role: entry.role, last: entry.last_turn });
         for service in turns::next(places, now) {
             if let Some(entry) = self.0.get_mut(&service) {
-                (entry.part, entry.last_turn, entry.has_turn) = (Part::begun(now), now, true);
+                (entry.role, entry.last_turn, entry.has_turn) = (RollRole::begun(now), now, true);
             }
         }
     }
@@ -116,7 +116,7 @@ impl Queue {
     /// Returns whether a service may follow a changed runtime now.
     pub(super) fn turn(&self, name: &ServiceName, now: u64) -> Follow {
         match self.0.get(name) {
-            Some(entry) if entry.part.is_rolling(now) => Follow::Now,
+            Some(entry) if entry.role.is_rolling(now) => Follow::Now,
             Some(_) | None => Follow::Later,
         }
     }
@@ -125,9 +125,9 @@ impl Queue {
     pub(super) fn begin(&mut self, name: &ServiceName) -> Option<Box<ServiceState>> {
         let entry = self.0.entry(name.clone()).or_default();
         entry.has_turn = false;
-        match std::mem::replace(&mut entry.place, Place::UnderWay) {
-            Place::Here(state) => Some(state),
-            Place::Stored | Place::UnderWay => None,
+        match std::mem::replace(&mut entry.location, StateLocation::UnderWay) {
+            StateLocation::Here(state) => Some(state),
+            StateLocation::Stored | StateLocation::UnderWay => None,
         }
     }
 
@@ -140,13 +140,13 @@ impl Queue {
         }
         let entry = self.0.entry(outcome.service).or_default();
         entry.ended = now;
-        entry.place = match outcome.state {
+        entry.location = match outcome.state {
             Some(state) => {
                 entry.readiness = state.status.readiness();
-                entry.part = state.part;
-                Place::Here(state)
+                entry.role = state.role;
+                StateLocation::Here(state)
             }
-            None => Place::Stored,
+            None => StateLocation::Stored,
         };
         (entry.retry, entry.failed_with) = match outcome.result {
             Ok(()) => (Retry::default(), None),
@@ -174,8 +174,8 @@ impl Queue {
 impl Entry {
     /// Returns true if a service waits for its turn and is free to use it.
     fn waits_for_turn(&self, now: u64) -> bool {
-        let is_free = matches!(self.place, Place::Here(_));
-        self.part == Part::Waiting && is_free && self.retry.is_due(now)
+        let is_free = matches!(self.location, StateLocation::Here(_));
+        self.role == RollRole::Waiting && is_free && self.retry.is_due(now)
     }
 
     fn is_edited(&self, declared: &DeclaredService) -> bool {

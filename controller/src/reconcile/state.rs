@@ -11,7 +11,7 @@ use crate::declaration::DeclaredService;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::status::Refusal;
-use crate::turns::Part;
+use crate::turns::RollRole;
 
 /// Seconds until a refused plan is sent again. A user who has removed the obstacle waits at most this long, and many
 /// refused plans together still cause few requests.

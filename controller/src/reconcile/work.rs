@@ -17,7 +17,7 @@ use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
 use crate::rollout::{Evidence, Transition, step};
 use crate::source::{Propagation, Source};
-use crate::turns::{self, Follow, Part};
+use crate::turns::{self, Follow, RollRole};
 use crate::validate::Validated;
 
 /// Source of InferenceServices and cluster, shared by the tasks of all services.
@@ -179,7 +179,7 @@ fn decide(
 }
 
 /// Returns the role of a service in the rolling update of a changed runtime. A service with errors has none.
-fn part(observed: &Observed, declared: &DeclaredService, history: &History) -> Part {
+fn role(observed: &Observed, declared: &DeclaredService, history: &History) -> RollRole {
     let served = declared.served(history);
-    served.map_or(Part::None, |validated| turns::part(validated, history, &observed.snapshot, observed.now))
+    served.map_or(RollRole::None, |validated| turns::role(validated, history, &observed.snapshot, observed.now))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_cluster::{OtherAutoscaler, Revision, WrittenNumber};
+use weir_cluster::{OtherAutoscaler, ReplicasField, Revision};
 
 use super::StatusInputs;
 use crate::annotations::AUTOSCALER_CLASS;
@@ -25,11 +25,11 @@ pub(super) fn undeclared(inputs: &StatusInputs<'_>) -> BTreeSet<String> {
 fn sentence(revision: &Revision, other: &OtherAutoscaler, declared: ScaledBy) -> Option<String> {
     let (name, revision_name) = (&other.name, revision.name.as_str());
     match (other.writes, declared) {
-        (_, ScaledBy::Others) | (WrittenNumber::MinReplicas, ScaledBy::MinReplicas) => None,
-        (WrittenNumber::MinReplicas, ScaledBy::Weir) => {
+        (_, ScaledBy::Others) | (ReplicasField::MinReplicas, ScaledBy::MinReplicas) => None,
+        (ReplicasField::MinReplicas, ScaledBy::Weir) => {
             Some(format!("{name} sets minReplicas, and Weir's autoscaler keeps to that number: {}", cure(name, "none")))
         }
-        (WrittenNumber::Replicas, ScaledBy::Weir | ScaledBy::MinReplicas) => Some(format!(
+        (ReplicasField::Replicas, ScaledBy::Weir | ScaledBy::MinReplicas) => Some(format!(
             "{name} sets the replicas of {revision_name}, and Weir's autoscaler leaves them alone{}: {}",
             at_zero(revision),
             cure(name, "external")

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler, Phase, Replica, Report,
-    Revision, Route, Routes, ServiceName, Tag, WrittenNumber,
+    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler, Phase, Replica,
+    ReplicasField, Report, Revision, Route, Routes, ServiceName, Tag,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -410,7 +410,7 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
         told.map(|condition| condition.message.clone().unwrap())
     };
     let class = |class| [("serving.kserve.io/autoscalerClass", class)];
-    let of_deployment = told(WrittenNumber::Replicas, 2, &[]);
+    let of_deployment = told(ReplicasField::Replicas, 2, &[]);
     assert_eq!(
         of_deployment.as_deref(),
         Some(
@@ -419,15 +419,15 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
              HorizontalPodAutoscaler mine"
         )
     );
-    assert_eq!(told(WrittenNumber::Replicas, 2, &class("none")), of_deployment);
-    let at_zero = told(WrittenNumber::Replicas, 0, &[]).unwrap();
+    assert_eq!(told(ReplicasField::Replicas, 2, &class("none")), of_deployment);
+    let at_zero = told(ReplicasField::Replicas, 0, &[]).unwrap();
     assert!(at_zero.contains("no request starts one"), "{at_zero}");
-    let of_service = told(WrittenNumber::MinReplicas, 2, &[]).unwrap();
+    let of_service = told(ReplicasField::MinReplicas, 2, &[]).unwrap();
     assert!(of_service.contains("autoscalerClass: none"), "{of_service}");
     for (writes, declared) in [
-        (WrittenNumber::Replicas, "external"),
-        (WrittenNumber::MinReplicas, "none"),
-        (WrittenNumber::MinReplicas, "external"),
+        (ReplicasField::Replicas, "external"),
+        (ReplicasField::MinReplicas, "none"),
+        (ReplicasField::MinReplicas, "external"),
     ] {
         assert_eq!(told(writes, 2, &class(declared)), None, "{declared}");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
+use weir_cluster::{ChangeLimit, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 use weir_crds::quantity_value;
 
 use super::error_list::ErrorList;
@@ -98,8 +98,8 @@ fn policy_of(field: &str, written: &HPAScalingPolicy, errors: &mut ErrorList) ->
         errors.add(format!("{field}.value"), message);
     }
     let most = match (written.type_.as_str(), value) {
-        ("Pods", value) => value.map(MostChange::Pods),
-        ("Percent", value) => value.map(MostChange::Percent),
+        ("Pods", value) => value.map(ChangeLimit::Pods),
+        ("Percent", value) => value.map(ChangeLimit::Percent),
         (unknown, _) => {
             let message = format!("`{unknown}` is not known: write Pods or Percent");
             errors.add(format!("{field}.type"), message);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_cluster::nearest;
-use weir_crds::{Effect, InferenceService, OF_ALL_VARIANTS, unsupported};
+use weir_crds::{Effect, InferenceService, SET_FOR_ALL_VARIANTS, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
@@ -62,7 +62,7 @@ fn of_all_variants(name: &str) -> Option<String> {
     let is_of_pods = [MAX_BATCH_TIME, STORAGE_DIGEST].contains(&name);
     let is_of_weir = OF_COMPONENTS.contains(&name) && !is_of_pods;
     let is_read = name.strip_prefix(KNATIVE).is_some_and(|name| KNATIVE_READ.contains(&name));
-    (is_of_weir || is_read).then(|| OF_ALL_VARIANTS.to_owned())
+    (is_of_weir || is_read).then(|| SET_FOR_ALL_VARIANTS.to_owned())
 }
 
 /// Reports KServe's finalizer, which blocks the deletion of a service that came from KServe.

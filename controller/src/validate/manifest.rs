@@ -35,7 +35,7 @@ pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Manifest
         serde_json::to_value((manifest, context.model_stamps))
     };
     let value = value.unwrap_or_default();
-    ManifestIdentity { meaning: Identity::of_meaning(value.clone()), text: Identity::of_value(value) }
+    ManifestIdentity { meaning: Identity::of_canonical_form(value.clone()), text: Identity::of_value(value) }
 }
 
 fn kept(annotations: Option<&Annotations>, is_kept: impl Fn(&str) -> bool) -> Option<Annotations> {

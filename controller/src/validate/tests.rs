@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_cluster::{
-    Economy, Host, MostChange, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ChangeLimit, Economy, Host, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior, ScalingPolicy,
     ScalingRules,
 };
 use weir_crds::inference_service::FailureReason;
@@ -534,7 +534,7 @@ fn fields_left_out_of_a_behavior_have_kubernetes_defaults() {
     let up = None;
     assert_eq!(read("{scaleDown: {stabilizationWindowSeconds: 60}}"), ScalingBehavior { up, down });
     let up = Some(ScalingRules {
-        policies: vec![RatePolicy { most: MostChange::Percent(50), period: Duration::from_secs(1800) }],
+        policies: vec![RatePolicy { most: ChangeLimit::Percent(50), period: Duration::from_secs(1800) }],
         select: PolicySelect::Min,
         tolerance: 0.05,
         ..ScalingRules::default_up()

@@ -49,7 +49,7 @@ impl BatchEntry {
     pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
         let Self { mut request, buffered, reply, .. } = self;
         if in_flight.is_none() {
-            request.count_as_waited();
+            request.count_as_queued();
         }
         drop(reply.send(EntryResult::Alone { request, buffered, in_flight }));
     }

@@ -138,7 +138,7 @@ impl BufferedBody {
             BufferMode::Whole => TimedBody::whole(rest, upload),
             BufferMode::FirstMessage | BufferMode::Stream => TimedBody::messages(rest, upload),
         };
-        rest = rest.that_ends(limits.end);
+        rest = rest.with_end(limits.end);
         self.chunks.iter().for_each(|chunk| rest.take(chunk));
         rest
     }

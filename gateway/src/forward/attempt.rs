@@ -93,7 +93,7 @@ pub(super) async fn try_replica(
         }
         (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => invalid_response(credit, error.because),
         (Err(error), _) => {
-            let held = now().saturating_duration_since(credit.since);
+            let time_at_replica = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
             let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
             // Boxed, so that the future of a request that is answered reserves no space for this case.
@@ -151,7 +151,7 @@ pub(super) async fn try_gateway(
             Attempt::Failed(Failure::Lost(LostAttempt {
                 name: Arc::clone(&peer.name),
                 error,
-                held: Duration::ZERO,
+                time_at_replica: Duration::ZERO,
                 status: ReplicaStatus::Runs,
             }))
         }

@@ -19,7 +19,7 @@ pub(super) struct LostAttempt {
     pub(super) name: Arc<str>,
     pub(super) error: UpstreamError,
     /// Time for which the replica had the request.
-    pub(super) held: Duration,
+    pub(super) time_at_replica: Duration,
     pub(super) status: ReplicaStatus,
 }
 
@@ -44,7 +44,7 @@ impl LostAttempt {
         upstream: &Upstream,
         protocol: Protocol,
         error: UpstreamError,
-        held: Duration,
+        time_at_replica: Duration,
         wait: ReportWait,
     ) -> Self {
         let status = match error.kind {
@@ -53,7 +53,7 @@ impl LostAttempt {
             | UpstreamErrorKind::InvalidResponse
             | UpstreamErrorKind::RequestBodyFailed => ReplicaStatus::Runs,
         };
-        Self { name: Arc::clone(&upstream.name), error, held, status }
+        Self { name: Arc::clone(&upstream.name), error, time_at_replica, status }
     }
 }
 

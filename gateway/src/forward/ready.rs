@@ -45,7 +45,7 @@ pub(crate) async fn answer(request: &ProxyRequest, buffered: &mut BufferedBody) 
             Ok(response) => response,
             Err(because) => local(request.protocol, &subject, Err(&because)),
         },
-        Readiness::Asleep => local(request.protocol, &subject, Ok(())),
+        Readiness::AtZero => local(request.protocol, &subject, Ok(())),
         Readiness::Down(because) => local(request.protocol, &subject, Err(&because)),
     };
     let revision = request.queue.header.clone();

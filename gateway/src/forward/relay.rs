@@ -160,7 +160,7 @@ impl Relay {
             };
         }
         if let Some(refusal) = trailers.remove(headers::REFUSED) {
-            *verdict = codec::verdict_of_mark(&refusal);
+            *verdict = codec::verdict_of_refusal(&refusal);
         }
         if self.protocol == Protocol::Grpc {
             learn(credit, trailers);

@@ -127,8 +127,8 @@ impl ProxyRequest {
     }
 
     /// Records that the request's queue time is already counted too, because its batch was at a replica.
-    pub(crate) fn count_as_waited(&mut self) {
-        self.arrival = Arrival::Waited;
+    pub(crate) fn count_as_queued(&mut self) {
+        self.arrival = Arrival::QueueTimeRecorded;
     }
 
     /// Notes that the program of a replica ended that had its batch.
@@ -192,7 +192,7 @@ impl ProxyRequest {
     pub(super) fn to_gateway(&self, body: RequestBody) -> UpstreamRequest<'_> {
         let mut upstream_request = self.upstream_request(&self.whole, &[], body);
         let hop = match self.missed {
-            Verdict::Uncounted => headers::HOP_HASTY,
+            Verdict::Uncounted => headers::HOP_CLIENT_DEADLINE,
             Verdict::Succeeded | Verdict::Failed | Verdict::Refused | Verdict::Open => headers::HOP_PLAIN,
         };
         upstream_request.with.extend([(headers::HOP, hop), (headers::REVISION, self.queue.header.clone())]);

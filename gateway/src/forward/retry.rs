@@ -150,7 +150,7 @@ impl<'a> RetryState<'a> {
                 now().saturating_duration_since(since) < self.request.activation
             }
             UpstreamErrorKind::StaleConnection | UpstreamErrorKind::Broken | UpstreamErrorKind::RequestBodyFailed => {
-                self.lost < MAX_RETRIES && lost.held < MAX_TIME_AT_REPLICA
+                self.lost < MAX_RETRIES && lost.time_at_replica < MAX_TIME_AT_REPLICA
             }
             // The invalid response came from a gateway, and the replica behind it may have done the work.
             UpstreamErrorKind::InvalidResponse => self.lost == 0,

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use weir_cluster::{Endpoints, Phase, Replica};
 
 use crate::client::{once, post};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 /// Sends a raw request and returns the bytes that the gateway sends until the connection ends.
@@ -58,7 +58,7 @@ async fn trailers_reach_a_client_that_accepts_them() {
 #[tokio::test]
 async fn rest_reaches_a_replica_that_speaks_http2_only() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Echo(std::time::Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(std::time::Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     let endpoints = Endpoints { http: None, grpc: Some(replica.address.into()) };
     let replica_of_h2c =
@@ -75,7 +75,7 @@ async fn rest_reaches_a_replica_that_speaks_http2_only() {
 
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused_with_an_error_message() {
-    let (world, replica) = World::with(Manner::Echo(std::time::Duration::ZERO)).await;
+    let (world, replica) = World::with(Behaviour::Echo(std::time::Duration::ZERO)).await;
     let long = "a".repeat(70_000);
     let target = format!("GET /{long} HTTP/1.1\r\nhost: {HOST}\r\n\r\n");
     let lines = format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nx-a: {long}\r\n\r\n");

@@ -15,7 +15,7 @@ use weir_cluster::Batching;
 
 use crate::client::{Answered, once, post, with};
 use crate::isolation::leave_unread;
-use crate::replica::{Compute, Manner, TestReplica};
+use crate::replica::{Behaviour, Compute, TestReplica};
 use crate::world::{HOST, World, until};
 
 /// Creates a closed gate. Until it is opened, the replica answers no request.
@@ -37,8 +37,8 @@ async fn world(max_size: u32, max_latency: Duration) -> World {
 const LONG: Duration = Duration::from_secs(60);
 
 async fn replica(world: &World, name: &str, gate: &Arc<Semaphore>, model: Compute) -> TestReplica {
-    let manner = Manner::Compute(Arc::clone(gate), model);
-    let replica = TestReplica::start(manner).await;
+    let behaviour = Behaviour::Compute(Arc::clone(gate), model);
+    let replica = TestReplica::start(behaviour).await;
     world.put(1, name, replica.address).await;
     replica
 }

@@ -15,40 +15,40 @@ use crate::client::{Client, connect_h2, post};
 use crate::world::{HOST, World, until};
 
 /// The gateways to which clients may send requests.
-pub(crate) struct Doors {
-    open: Mutex<Vec<Arc<Door>>>,
+pub(crate) struct Targets {
+    open: Mutex<Vec<Arc<Target>>>,
     answered: AtomicUsize,
     /// Largest difference ever seen between the answers of two gateways.
     pub(crate) lead: AtomicUsize,
 }
 
-pub(crate) struct Door {
+pub(crate) struct Target {
     address: SocketAddr,
     answered: AtomicUsize,
     pub(crate) busy: AtomicUsize,
 }
 
-impl Door {
+impl Target {
     fn new(address: SocketAddr) -> Arc<Self> {
         Arc::new(Self { address, answered: AtomicUsize::new(0), busy: AtomicUsize::new(0) })
     }
 }
 
-impl Doors {
+impl Targets {
     pub(crate) fn of(world: &World) -> Self {
-        let open = world.gateways.iter().map(|running| Door::new(running.address));
+        let open = world.gateways.iter().map(|running| Target::new(running.address));
         Self { open: Mutex::new(open.collect()), answered: AtomicUsize::new(0), lead: AtomicUsize::new(0) }
     }
 
     /// Adds a gateway that clients may use from now on.
     pub(crate) fn open(&self, address: SocketAddr) {
-        self.open.lock().push(Door::new(address));
+        self.open.lock().push(Target::new(address));
     }
 
     /// Removes a gateway, which clients use no longer.
-    pub(crate) fn close(&self, address: SocketAddr) -> Arc<Door> {
+    pub(crate) fn close(&self, address: SocketAddr) -> Arc<Target> {
         let mut open = self.open.lock();
-        let index = open.iter().position(|door| door.address == address);
+        let index = open.iter().position(|target| target.address == address);
         open.remove(index.unwrap())
     }
 
@@ -69,8 +69,8 @@ impl Doors {
                 Some(sender) => sender,
                 None => self.take(under_way.join_next().await, &mut answered),
             };
-            let door = self.door(choose(number));
-            under_way.spawn(sender.send(door, format!("{number}")));
+            let target = self.target(choose(number));
+            under_way.spawn(sender.send(target, format!("{number}")));
         }
         while let Some(ended) = under_way.join_next().await {
             self.take(Some(ended), &mut answered);
@@ -78,18 +78,18 @@ impl Doors {
         answered
     }
 
-    fn door(&self, number: usize) -> Arc<Door> {
+    fn target(&self, number: usize) -> Arc<Target> {
         let open = self.open.lock();
-        let door = Arc::clone(&open[number % open.len()]);
-        door.busy.fetch_add(1, Ordering::SeqCst);
-        door
+        let target = Arc::clone(&open[number % open.len()]);
+        target.busy.fetch_add(1, Ordering::SeqCst);
+        target
     }
 
     fn take(&self, ended: Option<Result<Sender, tokio::task::JoinError>>, answered: &mut usize) -> Sender {
         *answered += 1;
         self.answered.fetch_add(1, Ordering::SeqCst);
         let open = self.open.lock();
-        let counts = open.iter().map(|door| door.answered.load(Ordering::SeqCst));
+        let counts = open.iter().map(|target| target.answered.load(Ordering::SeqCst));
         let (least, most) = (counts.clone().min(), counts.max());
         self.lead.fetch_max(most.unwrap() - least.unwrap(), Ordering::SeqCst);
         ended.unwrap().unwrap()
@@ -107,13 +107,13 @@ impl Sender {
         Self { number, clients: HashMap::new() }
     }
 
-    async fn send(mut self, door: Arc<Door>, body: String) -> Self {
+    async fn send(mut self, target: Arc<Target>, body: String) -> Self {
         match self.number % 2 {
-            0 => self.http(door.address, body).await,
-            _ => grpc(door.address, &body).await,
+            0 => self.http(target.address, body).await,
+            _ => grpc(target.address, &body).await,
         }
-        door.answered.fetch_add(1, Ordering::SeqCst);
-        door.busy.fetch_sub(1, Ordering::SeqCst);
+        target.answered.fetch_add(1, Ordering::SeqCst);
+        target.busy.fetch_sub(1, Ordering::SeqCst);
         self
     }
 

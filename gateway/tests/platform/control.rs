@@ -12,7 +12,7 @@ use weir_serve::known_hosts::KnownHosts;
 
 use crate::client::{Answered, connect_h2, once, post, read, with};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World};
 
 /// HTTP calls that use a model or ask about it.
@@ -61,7 +61,7 @@ const BY_ADDRESS: [(&str, &str); 2] = [(HOST, ""), ("localhost", "/serving/defau
 async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
     let mut world = World::new(0).await;
     world.add(Options::new("gateway", scope)).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |route| route.control = control).await;
     world.put(1, "a", replica.address).await;
     (world, replica)
@@ -124,7 +124,7 @@ async fn use_is_open_by_host_and_path() {
 #[tokio::test]
 async fn calls_that_use_a_model_pass_over_grpc() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Mirror).await;
+    let replica = TestReplica::start(Behaviour::Mirror).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     for (host, prefix) in [BY_ADDRESS[0], BY_ADDRESS[1], ("localhost", "")] {
@@ -216,7 +216,7 @@ async fn requests_of_foreign_pages_and_rebound_hosts_are_refused() {
     options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
     let mut world = World::new(0).await;
     world.add(options).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let paths = [

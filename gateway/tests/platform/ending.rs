@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::client::{Client, connect, connect_h2, post, read};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// Longest time of a shutdown: far less than any timeout that would otherwise end the connections.
@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Creates a world with one replica that answers after this time.
 async fn world(time: Duration) -> (World, TestReplica) {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Echo(time)).await;
+    let replica = TestReplica::start(Behaviour::Echo(time)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     (world, replica)
@@ -108,7 +108,7 @@ async fn a_stalled_body_does_not_delay_the_shutdown() {
     let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
     options.connections.stall = 20 * TEST_TIMEOUT;
     world.add(options).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let half = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 10\r\n\r\nhello");
@@ -135,8 +135,8 @@ fn body() -> (Pieces, StreamBody<ReceiverStream<io::Result<Frame<Bytes>>>>) {
 #[tokio::test]
 async fn a_stream_with_all_its_answers_ends_as_unavailable() {
     let gate = Arc::new(Semaphore::new(1));
-    for manner in [Manner::Answer(gate), Manner::Mirror] {
-        let (mut world, _replica) = World::with(manner).await;
+    for behaviour in [Behaviour::Answer(gate), Behaviour::Mirror] {
+        let (mut world, _replica) = World::with(behaviour).await;
         let mut client = connect_h2(world.address()).await;
         let (messages, body) = body();
         let message = grpc::infer("digits");

@@ -14,10 +14,10 @@ use weir_cluster::{Batching, Failure, FailureReason};
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc;
-use crate::replica::{Manner, Say, Seen, TestBody, TestReplica, full};
+use crate::replica::{Behaviour, Observed, Say, TestBody, TestReplica, full};
 use crate::world::{HOST, World, until};
 
-const ECHO: Manner = Manner::Echo(Duration::ZERO);
+const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_is_lost_when_replicas_die_under_load() {
@@ -25,7 +25,7 @@ async fn no_request_is_lost_when_replicas_die_under_load() {
     world.serve_limited(&[100], Some(8), |_| {}).await;
     let mut replicas = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        let replica = TestReplica::start(Manner::Echo(Duration::from_millis(2))).await;
+        let replica = TestReplica::start(Behaviour::Echo(Duration::from_millis(2))).await;
         world.put(1, name, replica.address).await;
         replicas.push(Some(replica));
     }
@@ -41,7 +41,7 @@ async fn no_request_is_lost_when_replicas_die_under_load() {
         let before = sent.load(Ordering::SeqCst);
         until("some more", || sent.load(Ordering::SeqCst) >= before + 100).await;
         let listener = TcpListener::bind(address).await.unwrap();
-        let again = TestReplica::on(listener, Manner::Echo(Duration::from_millis(2)), seen);
+        let again = TestReplica::on(listener, Behaviour::Echo(Duration::from_millis(2)), seen);
         replicas[round % 4] = Some(again);
     }
     stop.store(true, Ordering::SeqCst);
@@ -279,7 +279,7 @@ async fn the_requests_of_a_batch_whose_replica_was_killed_within_the_answer_are_
 #[tokio::test]
 async fn a_request_in_a_vanished_replica_is_retried_on_another() {
     let world = World::new(1).await;
-    let (hangs, echoes) = (TestReplica::start(Manner::Hang).await, TestReplica::start(ECHO).await);
+    let (hangs, echoes) = (TestReplica::start(Behaviour::Hang).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", hangs.address).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
@@ -313,7 +313,7 @@ async fn what_several_vanished_replicas_had_is_sent_on() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
-    let (world, _replica) = World::with_limited(Manner::Reset).await;
+    let (world, _replica) = World::with_limited(Behaviour::Reset).await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let response = client.send_request(post(HOST, "/", "")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
@@ -339,7 +339,7 @@ fn said_status(_: &http::request::Parts, body: &Bytes) -> Response<TestBody> {
 async fn errors_of_the_caller_are_no_failures_of_the_revision() {
     let world = World::new(1).await;
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
-    let says = TestReplica::start(Manner::Compute(gate, said_status)).await;
+    let says = TestReplica::start(Behaviour::Compute(gate, said_status)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", says.address).await;
     let mut client = connect_h2(world.address()).await;
@@ -357,7 +357,7 @@ async fn errors_of_the_caller_are_no_failures_of_the_revision() {
 #[tokio::test]
 async fn a_refused_request_is_retried_until_a_replica_takes_it() {
     let world = World::new(1).await;
-    let (full, free) = (TestReplica::start(Manner::Refuse).await, TestReplica::start(ECHO).await);
+    let (full, free) = (TestReplica::start(Behaviour::Refuse).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", full.address).await;
     world.put(1, "b", free.address).await;
@@ -372,7 +372,7 @@ async fn a_refused_request_is_retried_until_a_replica_takes_it() {
 
 #[tokio::test]
 async fn the_queue_time_of_a_retried_request_is_recorded_once() {
-    let (world, full) = World::with(Manner::Refuse).await;
+    let (world, full) = World::with(Behaviour::Refuse).await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(full.requests() > 1, "{}", full.requests());
@@ -383,7 +383,7 @@ async fn the_queue_time_of_a_retried_request_is_recorded_once() {
 #[tokio::test]
 async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
     let world = World::new(1).await;
-    let (full, free) = (TestReplica::start(Manner::Say(Say::FullHttp)).await, TestReplica::start(ECHO).await);
+    let (full, free) = (TestReplica::start(Behaviour::Say(Say::FullHttp)).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", full.address).await;
     world.put(1, "b", free.address).await;
@@ -400,7 +400,7 @@ async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
 
 #[tokio::test]
 async fn a_request_refused_for_lack_of_time_is_not_retried() {
-    let (world, late) = World::with(Manner::Say(Say::LateHttp)).await;
+    let (world, late) = World::with(Behaviour::Say(Say::LateHttp)).await;
     for asked in 1..=3 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -412,7 +412,7 @@ async fn a_request_refused_for_lack_of_time_is_not_retried() {
 
 #[tokio::test]
 async fn a_request_that_is_always_refused_fails_at_its_deadline() {
-    let (world, full) = World::with(Manner::Refuse).await;
+    let (world, full) = World::with(Behaviour::Refuse).await;
     let request = with(post(HOST, "/", ""), "weir-timeout", "120");
     let answer = once(world.address(), request).await;
     assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{answer:?}");
@@ -423,7 +423,7 @@ async fn a_request_that_is_always_refused_fails_at_its_deadline() {
 
 #[tokio::test]
 async fn a_missed_deadline_reports_the_time_and_place_of_the_wait() {
-    let (world, replica) = World::with_limited(Manner::Hang).await;
+    let (world, replica) = World::with_limited(Behaviour::Hang).await;
     let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
     let begun = Instant::now();
     let first = tokio::spawn(once(world.address(), request("600")));
@@ -460,7 +460,7 @@ fn late_or_refused(head: &http::request::Parts, _: &Bytes) -> Response<TestBody>
 
 #[tokio::test]
 async fn a_short_deadline_that_a_client_chose_is_not_counted() {
-    let (world, replica) = World::with_limited(Manner::Hang).await;
+    let (world, replica) = World::with_limited(Behaviour::Hang).await;
     let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
     // The deadline passes at the replica and in the queue, over HTTP and over gRPC.
     let held = tokio::spawn(once(world.address(), request("900")));
@@ -486,7 +486,7 @@ async fn a_short_deadline_that_a_client_chose_is_not_counted() {
 #[tokio::test]
 async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
-    let (world, _replica) = World::with(Manner::Compute(gate, late_or_refused)).await;
+    let (world, _replica) = World::with(Behaviour::Compute(gate, late_or_refused)).await;
     let short = with(post(HOST, "/late", ""), "weir-timeout", "999");
     let long = with(post(HOST, "/late", ""), "weir-timeout", "9000");
     let broken = with(post(HOST, "/broken", ""), "weir-timeout", "999");
@@ -501,7 +501,7 @@ async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
 
 #[tokio::test]
 async fn a_disconnected_client_frees_its_credit_and_its_queue_place() {
-    let (world, replica) = World::with_limited(Manner::Hang).await;
+    let (world, replica) = World::with_limited(Behaviour::Hang).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "first")));
     replica.seen.until_busy(1).await;
     let second = tokio::spawn(once(world.address(), post(HOST, "/", "second")));
@@ -521,7 +521,7 @@ async fn a_disconnected_client_frees_its_credit_and_its_queue_place() {
 #[tokio::test]
 async fn a_full_queue_refuses_at_once() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Hang).await;
+    let replica = TestReplica::start(Behaviour::Hang).await;
     world.serve_limited(&[100], Some(1), |route| route.max_queue = 1).await;
     world.put(1, "a", replica.address).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "")));
@@ -539,7 +539,7 @@ async fn a_full_queue_refuses_at_once() {
 
 #[tokio::test]
 async fn a_drained_gateway_answers_accepted_requests() {
-    let (mut world, replica) = World::with(Manner::Echo(Duration::from_millis(300))).await;
+    let (mut world, replica) = World::with(Behaviour::Echo(Duration::from_millis(300))).await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     replica.seen.until_busy(1).await;
@@ -557,7 +557,7 @@ async fn a_large_body_is_streamed_and_a_small_one_is_buffered() {
     let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
     options.request_buffer = 100_000;
     world.add(options).await;
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(Observed::default());
     let replica = TestReplica::sharing(ECHO, seen).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;

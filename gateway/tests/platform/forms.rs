@@ -15,10 +15,10 @@ use weir_gateway::{Options, Scope};
 
 use crate::client::{connect_h2, once, post, read};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
-const ECHO: Manner = Manner::Echo(Duration::ZERO);
+const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     let mut options = Options::new("gateway", Scope::Local);

@@ -8,10 +8,10 @@ use http_body_util::Full;
 
 use crate::client::{connect_h2, once, post, read};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World};
 
-const ECHO: Manner = Manner::Echo(Duration::ZERO);
+const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 /// Sends a request over one of the protocols, and returns the message of the error that an invalid response causes.
 async fn garbage_error(world: &World, wire: &str) -> String {
@@ -78,7 +78,7 @@ async fn a_request_that_gets_garbage_is_answered_by_another_replica() {
 }
 
 /// Takes longer than the ejection after an invalid response.
-const BUSY: Manner = Manner::Echo(Duration::from_millis(2500));
+const BUSY: Behaviour = Behaviour::Echo(Duration::from_millis(2500));
 
 #[tokio::test]
 async fn a_request_that_gets_garbage_waits_for_another_busy_replica() {

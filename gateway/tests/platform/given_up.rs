@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::connect_h2;
 use crate::grpc;
-use crate::replica::Manner;
+use crate::replica::Behaviour;
 use crate::world::{HOST, World, until};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -121,7 +121,7 @@ async fn calls_that_are_given_up_do_not_end_other_calls() {
 #[tokio::test]
 async fn a_head_that_is_too_long_for_a_replica_is_its_clients_fault() {
     let gate = Arc::new(tokio::sync::Semaphore::new(9));
-    let (world, _replica) = World::with(Manner::Compute(gate, |_, _| {
+    let (world, _replica) = World::with(Behaviour::Compute(gate, |_, _| {
         let mut response = http::Response::default();
         *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         response

@@ -15,7 +15,7 @@ use weir_gateway::{Options, Scope};
 use weir_protocol::grpc::proto;
 
 use crate::client::{connect_h2, once, post, with};
-use crate::replica::{Manner, Say, TestReplica};
+use crate::replica::{Behaviour, Say, TestReplica};
 use crate::world::{HOST, World};
 
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService";
@@ -69,7 +69,7 @@ pub(crate) fn status(ended: &Ended) -> (&str, String) {
 #[tokio::test]
 async fn a_call_is_routed_by_host_path_and_model() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Mirror).await;
+    let replica = TestReplica::start(Behaviour::Mirror).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let path = format!("{SERVICE}/ModelInfer");
@@ -128,7 +128,7 @@ async fn an_unknown_model_is_not_ready() {
 /// Protobuf leaves the order of fields to the encoder. Here the name comes last, in a frame of its own.
 #[tokio::test]
 async fn a_model_is_found_behind_its_tensors() {
-    let (world, replica) = World::with(Manner::Mirror).await;
+    let (world, replica) = World::with(Behaviour::Mirror).await;
     let tensors =
         proto::ModelInferRequest { raw_input_contents: vec![Bytes::from(vec![7_u8; 20_000])], ..Default::default() };
     let message = [&tensors.encode_to_vec()[..], &infer("digits")[5..]].concat();
@@ -158,7 +158,7 @@ async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
     let mut options = Options::new("small", Scope::Local);
     options.request_buffer = 1000;
     world.add(options).await;
-    let replica = TestReplica::start(Manner::Mirror).await;
+    let replica = TestReplica::start(Behaviour::Mirror).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     let message = framed(&proto::ModelInferRequest {
@@ -200,7 +200,7 @@ async fn an_unreadable_model_name_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_call_over_http1_is_refused_because_it_needs_http2() {
-    let (world, replica) = World::with(Manner::Mirror).await;
+    let (world, replica) = World::with(Behaviour::Mirror).await;
     for host in [HOST, "localhost"] {
         let request = post(host, &format!("{SERVICE}/ModelInfer"), infer("digits"));
         let answer = once(world.address(), with(request, "content-type", "application/grpc")).await;
@@ -216,7 +216,7 @@ async fn a_call_over_http1_is_refused_because_it_needs_http2() {
 #[tokio::test]
 async fn both_directions_stream_at_once() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Mirror).await;
+    let replica = TestReplica::start(Behaviour::Mirror).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     for (host, path) in [
@@ -248,7 +248,7 @@ async fn both_directions_stream_at_once() {
 #[tokio::test]
 async fn failures_have_a_grpc_status() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Hang).await;
+    let replica = TestReplica::start(Behaviour::Hang).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "a", replica.address).await;
     let path = format!("{SERVICE}/ModelInfer");
@@ -265,7 +265,7 @@ async fn failures_have_a_grpc_status() {
     assert!(left.parse::<u64>().unwrap() <= 200_000);
     replica.seen.until_busy(0).await;
     world.take(1, "a").await;
-    let broken = TestReplica::start(Manner::Reset).await;
+    let broken = TestReplica::start(Behaviour::Reset).await;
     world.put(1, "b", broken.address).await;
     let broken = unary(&world, HOST, &path, infer("digits")).await;
     let (code, message) = status(&broken);
@@ -276,13 +276,14 @@ async fn failures_have_a_grpc_status() {
 async fn only_a_marked_refusal_is_retried() {
     let world = World::new(1).await;
     let path = format!("{SERVICE}/ModelInfer");
-    let large = TestReplica::start(Manner::Say(Say::TooLargeGrpc)).await;
+    let large = TestReplica::start(Behaviour::Say(Say::TooLargeGrpc)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", large.address).await;
     let answer = unary(&world, HOST, &path, infer("digits")).await;
     assert_eq!((status(&answer).0, large.requests()), ("8", 1));
     world.take(1, "a").await;
-    let (full, free) = (TestReplica::start(Manner::Say(Say::FullGrpc)).await, TestReplica::start(Manner::Mirror).await);
+    let (full, free) =
+        (TestReplica::start(Behaviour::Say(Say::FullGrpc)).await, TestReplica::start(Behaviour::Mirror).await);
     world.put(1, "b", full.address).await;
     world.put(1, "c", free.address).await;
     for _ in 0..4 {
@@ -300,7 +301,7 @@ async fn only_a_marked_refusal_is_retried() {
 async fn no_call_is_lost_when_a_replica_dies() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(8), |_| {}).await;
-    let first = TestReplica::start(Manner::Echo(Duration::from_secs(10))).await;
+    let first = TestReplica::start(Behaviour::Echo(Duration::from_secs(10))).await;
     world.put(1, "a", first.address).await;
     let sender = connect_h2(world.address()).await;
     let asked: Vec<_> = (0..8)
@@ -312,7 +313,7 @@ async fn no_call_is_lost_when_a_replica_dies() {
         })
         .collect();
     first.seen.until_busy(8).await;
-    let second = TestReplica::start(Manner::Mirror).await;
+    let second = TestReplica::start(Behaviour::Mirror).await;
     world.put(1, "b", second.address).await;
     drop(first);
     for asked in asked {
@@ -325,7 +326,7 @@ async fn no_call_is_lost_when_a_replica_dies() {
 #[tokio::test]
 async fn an_answered_stream_that_reaches_its_deadline_is_no_failure() {
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
-    let (world, _replica) = World::with(Manner::Answer(gate)).await;
+    let (world, _replica) = World::with(Behaviour::Answer(gate)).await;
     let (messages, receiver) = mpsc::channel::<io::Result<_>>(1);
     let path = format!("{SERVICE}/ModelStreamInfer");
     let mut request = call(HOST, &path, StreamBody::new(ReceiverStream::new(receiver)));

@@ -44,9 +44,9 @@ fn large() -> Bytes {
 }
 
 /// Starts one gateway, and a replica with this limit of concurrent requests.
-async fn world(manner: Manner, concurrency: u32) -> (World, TestReplica) {
+async fn world(behaviour: Behaviour, concurrency: u32) -> (World, TestReplica) {
     let world = World::new(1).await;
-    let replica = TestReplica::start(manner).await;
+    let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(concurrency), |_| {}).await;
     world.put(1, "a", replica.address).await;
     (world, replica)
@@ -95,7 +95,7 @@ where
 
 #[tokio::test]
 async fn unread_answers_do_not_delay_other_calls() {
-    let (world, _replica) = world(Manner::Work(Duration::ZERO), 100).await;
+    let (world, _replica) = world(Behaviour::Work(Duration::ZERO), 100).await;
     let path = format!("{}/ModelInfer", grpc::SERVICE);
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
@@ -108,7 +108,7 @@ async fn unread_answers_do_not_delay_other_calls() {
 
 #[tokio::test]
 async fn unread_streams_do_not_delay_other_calls() {
-    let (world, _replica) = world(Manner::Mirror, 100).await;
+    let (world, _replica) = world(Behaviour::Mirror, 100).await;
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let mut unread = Vec::new();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -156,7 +156,7 @@ async fn short_answers_hold_no_credit((world, replica): (World, TestReplica), pa
 #[tokio::test]
 async fn short_answers_over_grpc_hold_no_credit() {
     let path = format!("{}/ModelInfer", grpc::SERVICE);
-    let world = world(Manner::Work(Duration::ZERO), 1).await;
+    let world = world(Behaviour::Work(Duration::ZERO), 1).await;
     short_answers_hold_no_credit(world, &path, "application/grpc").await;
 }
 
@@ -164,7 +164,7 @@ async fn short_answers_over_grpc_hold_no_credit() {
 #[tokio::test]
 async fn short_answers_of_a_service_with_batches_hold_no_credit() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Work(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Work(Duration::ZERO)).await;
     let batching = Batching { max_size: 8, max_latency: Duration::ZERO };
     let batched = |route: &mut Route| route.batching = Some(batching);
     world.serve_limited(&[100], Some(1), batched).await;
@@ -176,9 +176,9 @@ async fn short_answers_of_a_service_with_batches_hold_no_credit() {
 #[tokio::test]
 async fn short_answers_over_http_hold_no_credit() {
     let path = "/v2/models/digits/infer";
-    for manner in [Manner::Echo(Duration::ZERO), Manner::Work(Duration::ZERO)] {
+    for behaviour in [Behaviour::Echo(Duration::ZERO), Behaviour::Work(Duration::ZERO)] {
         // The first replica's answer has a known length, and the second's is chunked.
-        let world = world(manner, 1).await;
+        let world = world(behaviour, 1).await;
         short_answers_hold_no_credit(world, path, "application/octet-stream").await;
     }
 }
@@ -186,7 +186,7 @@ async fn short_answers_over_http_hold_no_credit() {
 /// A stream without a message holds no credit, for however long it stays open.
 #[tokio::test]
 async fn streams_without_a_message_hold_no_credit() {
-    let (world, replica) = world(Manner::Mirror, 1).await;
+    let (world, replica) = world(Behaviour::Mirror, 1).await;
     let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
     let mut resting = Vec::new();
     for _ in 0..HOSTILE {
@@ -219,12 +219,12 @@ async fn short_post(world: &World) {
 const LONG: usize = 2000;
 
 /// Starts a gateway that can buffer half of such a body, and a replica that takes one request at a time.
-async fn world_of_long_bodies(manner: Manner) -> (World, TestReplica) {
+async fn world_of_long_bodies(behaviour: Behaviour) -> (World, TestReplica) {
     let mut world = World::new(0).await;
     let mut options = Options::new("gateway-0", Scope::Local);
     options.request_buffer = LONG / 2;
     world.add(options).await;
-    let replica = TestReplica::start(manner).await;
+    let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "a", replica.address).await;
     (world, replica)
@@ -243,7 +243,7 @@ async fn half_sent(world: &World) -> TcpStream {
 /// is complete.
 #[tokio::test]
 async fn stalled_uploads_lend_their_credit() {
-    let (world, replica) = world_of_long_bodies(Manner::Echo(Duration::ZERO)).await;
+    let (world, replica) = world_of_long_bodies(Behaviour::Echo(Duration::ZERO)).await;
     let mut slow = Vec::new();
     for _ in 0..HOSTILE {
         slow.push(half_sent(&world).await);
@@ -265,7 +265,7 @@ async fn stalled_uploads_lend_their_credit() {
 #[tokio::test]
 async fn complete_uploads_hold_their_credit() {
     let gate = Arc::new(Semaphore::new(1));
-    let compute = Manner::Compute(Arc::clone(&gate), |_, _| http::Response::default());
+    let compute = Behaviour::Compute(Arc::clone(&gate), |_, _| http::Response::default());
     let (world, replica) = world_of_long_bodies(compute).await;
     let mut slow = [half_sent(&world).await, half_sent(&world).await];
     replica.seen.until_busy(2).await;
@@ -319,7 +319,7 @@ impl AnsweredStream {
 #[tokio::test]
 async fn resting_streams_lend_their_credit() {
     let gate = Arc::new(Semaphore::new(1));
-    let (world, replica) = world(Manner::Answer(gate), 1).await;
+    let (world, replica) = world(Behaviour::Answer(gate), 1).await;
     let mut streams = Vec::new();
     for _ in 0..HOSTILE {
         let open = AnsweredStream::open(&world);
@@ -345,7 +345,7 @@ async fn resting_streams_lend_their_credit() {
 #[tokio::test]
 async fn a_message_that_waits_for_its_answer_holds_the_credit() {
     let gate = Arc::new(Semaphore::new(1));
-    let (world, _replica) = world(Manner::Answer(Arc::clone(&gate)), 1).await;
+    let (world, _replica) = world(Behaviour::Answer(Arc::clone(&gate)), 1).await;
     let mut first = AnsweredStream::open(&world).await;
     let mut second = tokio::time::timeout(SOON, AnsweredStream::open(&world)).await.unwrap();
     gate.forget_permits(1);

@@ -13,7 +13,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::client::{once, post};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World};
 
 /// Collects the warnings of this thread, each as the text of its fields.
@@ -93,7 +93,7 @@ async fn refused_connections_log_one_line_for_the_attempts_and_one_for_the_reque
 
 #[tokio::test]
 async fn a_replica_that_answers_every_request_with_an_error_logs_one_line() {
-    let (world, _replica) = World::with(Manner::Fail).await;
+    let (world, _replica) = World::with(Behaviour::Fail).await;
     let (warnings, _guard) = Warnings::record();
     for _ in 0..3 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
@@ -106,7 +106,7 @@ async fn a_replica_that_answers_every_request_with_an_error_logs_one_line() {
 
 #[tokio::test]
 async fn successful_requests_are_not_logged() {
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;

@@ -11,7 +11,7 @@ use weir_gateway::{Options, Scope};
 
 use crate::client::{connect, connect_h2, read};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World};
 
 /// Result of a request.
@@ -126,10 +126,10 @@ const BY_HOST: Address = (HOST, "");
 const BY_PATH: Address = ("localhost", "/serving/default/digits");
 const BY_MODEL: Address = ("localhost", "");
 
-async fn world(scope: Scope, manner: Manner) -> (World, TestReplica) {
+async fn world(scope: Scope, behaviour: Behaviour) -> (World, TestReplica) {
     let mut world = World::new(0).await;
     world.add(Options::new("gateway", scope)).await;
-    let replica = TestReplica::start(manner).await;
+    let replica = TestReplica::start(behaviour).await;
     let closed = |route: &mut weir_cluster::Route| route.control = ControlRoutes::Closed;
     world.serve(&[100], closed).await;
     world.put(1, "a", replica.address).await;
@@ -190,7 +190,7 @@ fn is(expected: End, found: End) -> bool {
 
 #[tokio::test]
 async fn every_http_call_has_the_expected_result() {
-    let (world, replica) = world(Scope::Local, Manner::Echo(Duration::ZERO)).await;
+    let (world, replica) = world(Scope::Local, Behaviour::Echo(Duration::ZERO)).await;
     for call in HTTP_CALLS {
         for (address, expected) in [(BY_HOST, call.2), (BY_PATH, call.2), (BY_MODEL, call.3)] {
             for wire in [Wire::Http1, Wire::Http2] {
@@ -205,7 +205,7 @@ async fn every_http_call_has_the_expected_result() {
 
 #[tokio::test]
 async fn every_grpc_call_has_the_expected_result() {
-    let (world, replica) = world(Scope::Local, Manner::Mirror).await;
+    let (world, replica) = world(Scope::Local, Behaviour::Mirror).await;
     for call in GRPC_CALLS {
         for (address, expected) in [(BY_HOST, call.2), (BY_PATH, call.2), (BY_MODEL, call.3)] {
             let before = replica.requests();
@@ -219,7 +219,7 @@ async fn every_grpc_call_has_the_expected_result() {
 /// In a cluster a model's name matches no service, and the gateway answers only load balancers for itself.
 #[tokio::test]
 async fn in_a_cluster_services_are_reached_by_host_and_path_only() {
-    let (world, replica) = world(Scope::Cluster, Manner::Mirror).await;
+    let (world, replica) = world(Scope::Cluster, Behaviour::Mirror).await;
     for call in HTTP_CALLS {
         for wire in [Wire::Http1, Wire::Http2] {
             let found = end(http(&world, wire, BY_MODEL, call).await, replica.requests());
@@ -251,7 +251,7 @@ async fn in_a_cluster_services_are_reached_by_host_and_path_only() {
 
 #[tokio::test]
 async fn reflection_lists_the_inference_service() {
-    let (world, _replica) = world(Scope::Cluster, Manner::Mirror).await;
+    let (world, _replica) = world(Scope::Cluster, Behaviour::Mirror).await;
     for call in GRPC_CALLS.iter().filter(|call| call.0.starts_with("/grpc.reflection")) {
         let (code, reply) = rpc(&world, ("10.1.2.3", ""), call).await;
         let reply = String::from_utf8_lossy(&reply).into_owned();
@@ -265,7 +265,7 @@ async fn reflection_lists_the_inference_service() {
 /// A name does not count if it lies behind the bytes that the gateway reads, or if the gateway cannot decompress it.
 #[tokio::test]
 async fn statistics_need_a_name_that_can_be_read() {
-    let (world, replica) = world(Scope::Cluster, Manner::Mirror).await;
+    let (world, replica) = world(Scope::Cluster, Behaviour::Mirror).await;
     let padding = [&b"\x12\x80\x80\x08"[..], &[b'1'; 1 << 17]].concat();
     let long = [&padding[..], FIRST].concat();
     for (flag, encoding, message) in [(0, None, &long[..]), (1, None, FIRST), (1, Some("snappy"), FIRST)] {

@@ -11,10 +11,10 @@ use weir_cluster::{Mirror, Phase, Scale, Tag, Tagged};
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc::{SERVICE, call, ended, infer, status};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
-const ECHO: Manner = Manner::Echo(Duration::ZERO);
+const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 /// Most copies of one revision in flight.
 const MOST: u64 = 64;
@@ -70,7 +70,7 @@ async fn mirrored(gateways: usize, percent: u8) -> World {
 }
 
 /// Starts a replica of the revision that answers users, and one of the mirroring revision.
-async fn user_and_mirror(world: &World, user: Manner, mirror: Manner) -> (TestReplica, TestReplica) {
+async fn user_and_mirror(world: &World, user: Behaviour, mirror: Behaviour) -> (TestReplica, TestReplica) {
     let user = TestReplica::start(user).await;
     let mirror = TestReplica::start(mirror).await;
     world.put(1, "a", user.address).await;
@@ -151,7 +151,7 @@ async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
     let world = mirrored(1, 20).await;
-    let (user, mirror) = user_and_mirror(&world, Manner::Mirror, Manner::Mirror).await;
+    let (user, mirror) = user_and_mirror(&world, Behaviour::Mirror, Behaviour::Mirror).await;
     let path = format!("{SERVICE}/ModelInfer");
     let mut sender = connect_h2(world.address()).await;
     for number in 0..1000 {
@@ -172,7 +172,7 @@ async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
 #[tokio::test]
 async fn a_hanging_mirror_holds_a_bounded_number_of_copies_and_delays_no_user() {
     let world = mirrored(1, 100).await;
-    let (user, mirror) = user_and_mirror(&world, ECHO, Manner::Hang).await;
+    let (user, mirror) = user_and_mirror(&world, ECHO, Behaviour::Hang).await;
     ask_in_order(&world, &user, 300).await;
     let seen = copies(&world);
     assert_eq!((seen.answered, seen.dropped), (0, 300 - MOST), "{seen:?}");
@@ -186,9 +186,9 @@ async fn a_hanging_mirror_holds_a_bounded_number_of_copies_and_delays_no_user() 
 #[tokio::test]
 async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
     // A replica that breaks off is ejected longer each time, so few requests suffice.
-    for (manner, count) in [(Manner::Fail, 200), (Manner::Reset, 12)] {
+    for (behaviour, count) in [(Behaviour::Fail, 200), (Behaviour::Reset, 12)] {
         let world = mirrored(1, 100).await;
-        let (user, _mirror) = user_and_mirror(&world, ECHO, manner).await;
+        let (user, _mirror) = user_and_mirror(&world, ECHO, behaviour).await;
         ask_in_order(&world, &user, count as usize).await;
         let seen = until_copies(&world, "all copies", |copies| copies.all() == count).await;
         assert_eq!((seen.answered, seen.streamed), (0, 0), "{seen:?}");
@@ -276,7 +276,7 @@ async fn a_copy_is_made_once_and_handed_over_to_the_owner_of_its_queue() {
 #[tokio::test]
 async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
     let mut world = mirrored(1, 100).await;
-    let (user, mirror) = user_and_mirror(&world, Manner::Echo(Duration::from_millis(300)), Manner::Hang).await;
+    let (user, mirror) = user_and_mirror(&world, Behaviour::Echo(Duration::from_millis(300)), Behaviour::Hang).await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     user.seen.until_busy(1).await;

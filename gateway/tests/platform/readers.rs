@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use weir_gateway::{Options, Scope};
 
 use crate::client::{connect, connect_h2, post, read};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// Longest time for which a client may read nothing, in these tests.
@@ -34,8 +34,8 @@ async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     let mut world = World::new(0).await;
     world.add(options).await;
     let (events, receiver) = mpsc::channel(1);
-    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
-    let replica = TestReplica::start(manner).await;
+    let behaviour = Behaviour::Events(Arc::new(Mutex::new(Some(receiver))));
+    let replica = TestReplica::start(behaviour).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     (world, replica, events)
@@ -167,7 +167,7 @@ async fn read_raw(client: TcpStream, size: usize) {
 
 #[tokio::test]
 async fn a_late_reader_gets_the_whole_answer() {
-    let (world, _replica) = World::with(Manner::Echo(Duration::ZERO)).await;
+    let (world, _replica) = World::with(Behaviour::Echo(Duration::ZERO)).await;
     let mut clients = Vec::new();
     for step in SIZES {
         clients.push((ask_raw(&world, step * STEP).await, step * STEP));

@@ -26,7 +26,7 @@ pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
 
 /// Behaviour of a replica.
 #[derive(Clone, Debug)]
-pub(crate) enum Manner {
+pub(crate) enum Behaviour {
     /// Answers with the request's body, after this time.
     Echo(Duration),
     /// Like `Echo`, but with gRPC trailers over HTTP as well, and in chunks.
@@ -67,7 +67,7 @@ pub(crate) enum Say {
 
 /// Connections and requests that a replica got.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     pub(crate) connections: AtomicUsize,
     pub(crate) requests: AtomicUsize,
     pub(crate) now: AtomicUsize,
@@ -81,14 +81,14 @@ pub(crate) struct Seen {
 /// A running replica. When it is dropped, its port and all its connections are closed.
 pub(crate) struct TestReplica {
     pub(crate) address: SocketAddr,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<Observed>,
     _alive: DropGuard,
 }
 
-struct Busy(Arc<Seen>);
+struct Busy(Arc<Observed>);
 
 impl Busy {
-    fn new(seen: &Arc<Seen>) -> Self {
+    fn new(seen: &Arc<Observed>) -> Self {
         seen.requests.fetch_add(1, Ordering::SeqCst);
         let now = seen.now.fetch_add(1, Ordering::SeqCst) + 1;
         seen.most.fetch_max(now, Ordering::SeqCst);
@@ -105,20 +105,20 @@ impl Drop for Busy {
 }
 
 impl TestReplica {
-    pub(crate) async fn start(manner: Manner) -> Self {
-        Self::sharing(manner, Arc::default()).await
+    pub(crate) async fn start(behaviour: Behaviour) -> Self {
+        Self::sharing(behaviour, Arc::default()).await
     }
 
     /// Starts a replica that counts together with others.
-    pub(crate) async fn sharing(manner: Manner, seen: Arc<Seen>) -> Self {
+    pub(crate) async fn sharing(behaviour: Behaviour, seen: Arc<Observed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self::on(listener, manner, seen)
+        Self::on(listener, behaviour, seen)
     }
 
-    pub(crate) fn on(listener: TcpListener, manner: Manner, seen: Arc<Seen>) -> Self {
+    pub(crate) fn on(listener: TcpListener, behaviour: Behaviour, seen: Arc<Observed>) -> Self {
         let address = listener.local_addr().unwrap();
         let alive = CancellationToken::new();
-        tokio::spawn(serve(listener, manner, Arc::clone(&seen), alive.clone()));
+        tokio::spawn(serve(listener, behaviour, Arc::clone(&seen), alive.clone()));
         Self { address, seen, _alive: alive.drop_guard() }
     }
 
@@ -133,7 +133,7 @@ impl TestReplica {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let alive = CancellationToken::new();
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<Observed>::default();
         let says = say_to_all(listener, text, Arc::clone(&seen));
         let stop = alive.clone();
         tokio::spawn(async move { stop.run_until_cancelled(says).await });
@@ -145,7 +145,7 @@ impl TestReplica {
     }
 }
 
-impl Seen {
+impl Observed {
     /// Waits until the replica works on exactly `count` requests.
     pub(crate) async fn until_busy(&self, count: usize) {
         let wait = async {
@@ -164,7 +164,7 @@ impl Seen {
     }
 }
 
-async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Seen>) {
+async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Observed>) {
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut begin = [0; 1024];
         // A client that has already disconnected gets the text as well.
@@ -176,15 +176,15 @@ async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Seen>) {
     }
 }
 
-async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
+async fn serve(listener: TcpListener, behaviour: Behaviour, seen: Arc<Observed>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
         // Without this the end of a response waits for the acknowledgement of its beginning.
         stream.set_nodelay(true).unwrap();
-        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        let (behaviour, seen) = (behaviour.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
-            let service = service_fn(move |request| answer(manner.clone(), Arc::clone(&seen), request));
+            let service = service_fn(move |request| answer(behaviour.clone(), Arc::clone(&seen), request));
             let builder = auto::Builder::new(TokioExecutor::new());
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             let _ = alive.run_until_cancelled(connection).await;
@@ -192,7 +192,11 @@ async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: Ca
     }
 }
 
-async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> Result<Response<TestBody>, Infallible> {
+async fn answer(
+    behaviour: Behaviour,
+    seen: Arc<Observed>,
+    request: Request<Incoming>,
+) -> Result<Response<TestBody>, Infallible> {
     if request.uri().path() == "/v2/health/ready" {
         return Ok(Response::new(full("")));
     }
@@ -200,9 +204,9 @@ async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> 
     let (head, body) = request.into_parts();
     seen.heads.lock().push(head.clone());
     seen.times.lock().push(Instant::now());
-    match manner {
-        Manner::Mirror => return Ok(mirror(body, busy, Arc::new(Semaphore::new(1)))),
-        Manner::Answer(gate) => {
+    match behaviour {
+        Behaviour::Mirror => return Ok(mirror(body, busy, Arc::new(Semaphore::new(1)))),
+        Behaviour::Answer(gate) => {
             let mut response = mirror(body, busy, gate);
             let capacity = http::HeaderValue::from_static("1");
             response.headers_mut().insert("weir-capacity", capacity);
@@ -215,29 +219,29 @@ async fn answer(manner: Manner, seen: Arc<Seen>, request: Request<Incoming>) -> 
     };
     let body = body.to_bytes();
     seen.bodies.lock().push(body.clone());
-    Ok(match manner {
-        Manner::Echo(time) => {
+    Ok(match behaviour {
+        Behaviour::Echo(time) => {
             tokio::time::sleep(time).await;
             let mut response = Response::new(full(body));
             let timing = http::HeaderValue::from_static("queue;dur=1.000, compute;dur=2.000");
             response.headers_mut().insert("server-timing", timing);
             response
         }
-        Manner::Compute(gate, compute) => {
+        Behaviour::Compute(gate, compute) => {
             let _open = gate.acquire().await;
             compute(&head, &body)
         }
-        Manner::Work(time) => {
+        Behaviour::Work(time) => {
             tokio::time::sleep(time).await;
             worked(body, busy)
         }
-        Manner::Hang => std::future::pending().await,
-        Manner::Reset => broken_off(),
-        Manner::Events(events) => streamed(events.lock().take().expect("one stream"), busy),
-        Manner::Refuse => refused(),
-        Manner::Say(say) => said(say),
-        Manner::Fail => failed(),
-        Manner::Mirror | Manner::Answer(_) => unreachable!("answered above"),
+        Behaviour::Hang => std::future::pending().await,
+        Behaviour::Reset => broken_off(),
+        Behaviour::Events(events) => streamed(events.lock().take().expect("one stream"), busy),
+        Behaviour::Refuse => refused(),
+        Behaviour::Say(say) => said(say),
+        Behaviour::Fail => failed(),
+        Behaviour::Mirror | Behaviour::Answer(_) => unreachable!("answered above"),
     })
 }
 

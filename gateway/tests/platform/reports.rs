@@ -12,7 +12,7 @@ use weir_ops::admin::{Admin, Health};
 use weir_ops::registry;
 
 use crate::client::{once, post};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 /// Opens the first gateway's admin port, and follows the reports from there.
@@ -51,7 +51,7 @@ async fn counts_of_a_gateway_are_reported_each_second() {
     world.serve_limited(&[100], Some(3), |_| {}).await;
     let (reports, _serving) = listen(&world).await;
     wait_for_activity(&reports, 1, |activity| activity.credits == 0).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::from_millis(5))).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::from_millis(5))).await;
     world.put(1, "a", replica.address).await;
     for _ in 0..4 {
         once(world.address(), post(HOST, "/", "x")).await;
@@ -86,7 +86,7 @@ async fn a_request_at_zero_is_reported_at_once() {
         let began = Instant::now();
         wait_for_activity(&reports, 1, |activity| activity.woken == round).await;
         took.push(began.elapsed());
-        let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+        let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
         world.put_in(1, "a", replica.address, Phase::Ready);
         let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();
         assert_eq!(answer.unwrap().text(), "x");

@@ -7,10 +7,10 @@ use http::StatusCode;
 use weir_cluster::{Tag, Tagged};
 
 use crate::client::{Client, once, post, with};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World, revision};
 
-const ECHO: Manner = Manner::Echo(Duration::ZERO);
+const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 #[tokio::test]
 async fn a_service_is_reached_by_host_path_and_model() {

@@ -10,7 +10,7 @@ use weir_cluster::{Failure, FailureReason};
 use crate::client::{connect_h2, once, post};
 use crate::ending::end;
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
@@ -51,7 +51,7 @@ fn fail(world: &World, number: u32) {
 
 #[tokio::test]
 async fn watches_hold_no_credit() {
-    let (world, replica) = World::with_limited(Manner::Echo(Duration::ZERO)).await;
+    let (world, replica) = World::with_limited(Behaviour::Echo(Duration::ZERO)).await;
     let mut watches = Vec::new();
     for _ in 0..WATCHES {
         for (host, prefix) in [(HOST, ""), ("localhost", "/serving/default/digits")] {
@@ -87,7 +87,7 @@ async fn a_watch_reports_each_change() {
     assert_eq!(next(&mut watch).await[..], SERVING);
     fail(&world, 1);
     assert_eq!(next(&mut watch).await[..], NOT_SERVING);
-    let replica = TestReplica::start(Manner::Hang).await;
+    let replica = TestReplica::start(Behaviour::Hang).await;
     world.put(1, "a", replica.address).await;
     assert_eq!(next(&mut watch).await[..], SERVING);
     assert_eq!(replica.requests(), 0);
@@ -113,7 +113,7 @@ async fn a_service_is_serving_while_its_canary_is_down() {
 
 #[tokio::test]
 async fn a_watch_ends_with_the_gateway() {
-    let (mut world, _replica) = World::with(Manner::Hang).await;
+    let (mut world, _replica) = World::with(Behaviour::Hang).await;
     let watch = watch(&world, HOST, "").await;
     end(&mut world).await;
     let ended = watch.collect().await.unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use weir_cluster::Phase;
 use weir_gateway::{Options, Scope};
 
-use crate::burst::Doors;
+use crate::burst::Targets;
 use crate::client::{once, post};
-use crate::replica::{Manner, Seen, TestReplica};
+use crate::replica::{Behaviour, Observed, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, until};
 
 /// Sends half of a burst to each of two gateways, and checks that no replica exceeds its limit of one request.
@@ -17,14 +17,14 @@ async fn two_gateways_keep_a_limit_of_one(replicas: u32) {
     let world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     let replicas = start(&world, replicas).await;
-    let doors = Doors::of(&world);
-    let half = |door: usize| doors.burst(8, 400, move |_| door);
+    let targets = Targets::of(&world);
+    let half = |target: usize| targets.burst(8, 400, move |_| target);
     let (first, second) = tokio::join!(half(0), half(1));
     never_more_than_one(&replicas);
     let requests: usize = replicas.iter().map(TestReplica::requests).sum();
     assert_eq!((first + second, requests), (800, 800));
     // When one gateway had answered its half, the other had answered most of its own half.
-    let lead = doors.lead.load(Ordering::SeqCst);
+    let lead = targets.lead.load(Ordering::SeqCst);
     assert!(lead <= 200, "one gateway is {lead} answers ahead");
 }
 
@@ -44,19 +44,19 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     let mut world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     let replicas = start(&world, replicas).await;
-    let doors = Arc::new(Doors::of(&world));
+    let targets = Arc::new(Targets::of(&world));
     let bursting = {
-        let doors = Arc::clone(&doors);
-        tokio::spawn(async move { doors.burst(24, 900, |number| number).await })
+        let targets = Arc::clone(&targets);
+        tokio::spawn(async move { targets.burst(24, 900, |number| number).await })
     };
-    doors.until_answered(200).await;
+    targets.until_answered(200).await;
     world.add(Options::new("gateway-2", Scope::Local)).await;
-    doors.open(world.gateways[2].address);
-    doors.until_answered(500).await;
+    targets.open(world.gateways[2].address);
+    targets.until_answered(500).await;
     let mut leaving = world.gateways.remove(0);
     leaving.resign();
-    let door = doors.close(leaving.address);
-    until("its requests to be answered", || door.busy.load(Ordering::SeqCst) == 0).await;
+    let target = targets.close(leaving.address);
+    until("its requests to be answered", || target.busy.load(Ordering::SeqCst) == 0).await;
     leaving.stop.cancel();
     let served = tokio::time::timeout(TEST_TIMEOUT, leaving.serving.take().unwrap()).await;
     served.unwrap().unwrap();
@@ -80,7 +80,7 @@ async fn the_limits_of_three_replicas_are_kept_while_gateways_come_and_go() {
 async fn start(world: &World, replicas: u32) -> Vec<TestReplica> {
     let mut started = Vec::new();
     for number in 0..replicas {
-        let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
+        let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
         world.put(1, &format!("replica-{number}"), replica.address).await;
         started.push(replica);
     }
@@ -98,8 +98,8 @@ fn never_more_than_one(replicas: &[TestReplica]) {
 async fn gateways_share_many_credits_evenly() {
     let world = World::new(2).await;
     world.serve_limited(&[100], Some(4), |_| {}).await;
-    let seen = Arc::new(Seen::default());
-    let replica = TestReplica::sharing(Manner::Hang, Arc::clone(&seen)).await;
+    let seen = Arc::new(Observed::default());
+    let replica = TestReplica::sharing(Behaviour::Hang, Arc::clone(&seen)).await;
     world.put(1, "a", replica.address).await;
     let mut asked = Vec::new();
     for gateway in &world.gateways {
@@ -133,7 +133,7 @@ async fn a_cold_service_is_woken_by_one_gateway_only() {
     };
     until("all to be counted", || woken().iter().sum::<u64>() == 8).await;
     assert!(woken().contains(&0), "{:?}", woken());
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
         let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();

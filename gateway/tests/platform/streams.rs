@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use weir_cluster::{Activity, ReplicaLoad};
 
 use crate::client::{connect, post};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World};
 
 /// A replica that sends events, and a client that has requested them.
@@ -27,8 +27,8 @@ struct Stream {
 
 async fn asked() -> Stream {
     let (events, receiver) = mpsc::channel(1);
-    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
-    let (world, replica) = World::with(manner).await;
+    let behaviour = Behaviour::Events(Arc::new(Mutex::new(Some(receiver))));
+    let (world, replica) = World::with(behaviour).await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
     replica.seen.until_busy(1).await;

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use weir_gateway::{Options, Scope};
 
 use crate::client::{once, post, read};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// A world whose gateways have a TLS port, and the certificate that clients trust.
@@ -44,13 +44,13 @@ fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
 }
 
 impl Encrypted {
-    async fn new(manner: Manner, change: impl FnOnce(&mut Options)) -> Self {
+    async fn new(behaviour: Behaviour, change: impl FnOnce(&mut Options)) -> Self {
         let (certificate, config) = certificate();
         let mut options = Options::new("gateway", Scope::Local);
         change(&mut options);
         let mut world = World::new(0).await;
         world.add_with(options, Some(config)).await;
-        let replica = TestReplica::start(manner).await;
+        let replica = TestReplica::start(behaviour).await;
         world.serve(&[100], |_| {}).await;
         world.put(1, "a", replica.address).await;
         Self { world, certificate, replica }
@@ -64,7 +64,7 @@ impl Encrypted {
             let options = Options::new(name, Scope::Local);
             world.add_with(options, Some(config.clone())).await;
         }
-        let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
+        let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
         world.serve_limited(&[100], Some(1), |_| {}).await;
         world.put(1, "a", replica.address).await;
         Self { world, certificate, replica }
@@ -102,7 +102,7 @@ impl Encrypted {
 
 #[tokio::test]
 async fn http1_is_agreed_on_and_answered() {
-    let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |_| {}).await;
+    let encrypted = Encrypted::new(Behaviour::Echo(Duration::ZERO), |_| {}).await;
     let io = TokioIo::new(encrypted.connect("http/1.1").await);
     let (mut sender, connection) = http1::handshake(io).await.unwrap();
     tokio::spawn(connection);
@@ -114,7 +114,7 @@ async fn http1_is_agreed_on_and_answered() {
 
 #[tokio::test]
 async fn h2_is_agreed_on_and_answered() {
-    let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |_| {}).await;
+    let encrypted = Encrypted::new(Behaviour::Echo(Duration::ZERO), |_| {}).await;
     let io = TokioIo::new(encrypted.connect("h2").await);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -128,7 +128,7 @@ async fn h2_is_agreed_on_and_answered() {
 
 #[tokio::test]
 async fn grpc_is_answered_with_its_trailers() {
-    let encrypted = Encrypted::new(Manner::Mirror, |_| {}).await;
+    let encrypted = Encrypted::new(Behaviour::Mirror, |_| {}).await;
     let io = TokioIo::new(encrypted.connect("h2").await);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -146,7 +146,7 @@ async fn grpc_is_answered_with_its_trailers() {
 
 #[tokio::test]
 async fn a_slow_handshake_times_out_and_frees_its_connection() {
-    let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |options| {
+    let encrypted = Encrypted::new(Behaviour::Echo(Duration::ZERO), |options| {
         options.handshake_timeout = Duration::from_millis(300);
         options.connections.total = 1;
     });
@@ -171,7 +171,7 @@ async fn a_slow_handshake_times_out_and_frees_its_connection() {
 
 #[tokio::test]
 async fn a_client_without_tls_is_disconnected() {
-    let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |_| {}).await;
+    let encrypted = Encrypted::new(Behaviour::Echo(Duration::ZERO), |_| {}).await;
     let mut stream = encrypted.plain().await;
     let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     stream.write_all(request).await.unwrap();

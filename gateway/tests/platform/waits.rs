@@ -18,7 +18,7 @@ use weir_gateway::{Options, Scope};
 use weir_serve::Pace;
 
 use crate::client::{connect_h2, once, post, read};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// Idle timeout and stall timeout of the gateway in these tests.
@@ -46,7 +46,7 @@ async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     change(&mut options);
     let mut world = World::new(0).await;
     world.add(options).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
     (world, replica)

@@ -15,7 +15,7 @@ use weir_cluster::{
 };
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 
 /// Longest time for any single wait of a test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,18 +64,18 @@ impl World {
     }
 
     /// Creates a world with one gateway, and a service with one replica, `a`.
-    pub(crate) async fn with(manner: Manner) -> (Self, TestReplica) {
-        Self::with_replica(manner, None).await
+    pub(crate) async fn with(behaviour: Behaviour) -> (Self, TestReplica) {
+        Self::with_replica(behaviour, None).await
     }
 
     /// Like [`Self::with`], but the replica takes one request at a time.
-    pub(crate) async fn with_limited(manner: Manner) -> (Self, TestReplica) {
-        Self::with_replica(manner, Some(1)).await
+    pub(crate) async fn with_limited(behaviour: Behaviour) -> (Self, TestReplica) {
+        Self::with_replica(behaviour, Some(1)).await
     }
 
-    async fn with_replica(manner: Manner, concurrency: Option<u32>) -> (Self, TestReplica) {
+    async fn with_replica(behaviour: Behaviour, concurrency: Option<u32>) -> (Self, TestReplica) {
         let world = Self::new(1).await;
-        let replica = TestReplica::start(manner).await;
+        let replica = TestReplica::start(behaviour).await;
         world.serve_limited(&[100], concurrency, |_| {}).await;
         world.put(1, "a", replica.address).await;
         (world, replica)

@@ -7,7 +7,7 @@ use http::StatusCode;
 use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, Scale};
 
 use crate::client::{once, post, with};
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +29,7 @@ async fn five_hundred_requests_at_once_wake_a_service_once_and_are_answered_in_o
     world.activity(1, |activity| activity.queued == 500 && activity.woken == 500).await;
     // The autoscaler's task, done once by the test.
     world.fake.scale(&revision(1), 1).await.unwrap();
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
         let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
@@ -74,7 +74,7 @@ async fn a_starting_replica_is_used_as_soon_as_it_answers_a_probe() {
     world.serve(&[100], |_| {}).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     world.activity(1, |activity| activity.queued == 1).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     // The platform never reports the replica ready.
     world.put_in(1, "a", replica.address, Phase::Starting);
     let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();

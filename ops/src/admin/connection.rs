@@ -13,7 +13,7 @@ use tower::Service;
 use tower_http::normalize_path::NormalizePath;
 
 use super::access::Access;
-use weir_serve::{HeldPlace, HttpPort, ReservedPlaces, Stream, TimedBody};
+use weir_serve::{ConnectionPlace, HttpPort, ReservedPlaces, Stream, TimedBody};
 
 /// State that all connections to the port share.
 #[derive(Clone)]

@@ -22,7 +22,7 @@ pub(crate) struct Reader<'a> {
 
 /// The position of a value, for [`Reader::resume`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ReadPosition {
     at: usize,
     depth: usize,
 }
@@ -49,14 +49,14 @@ impl<'a> Reader<'a> {
         Self { text, at: if marked { BYTE_ORDER_MARK.len() } else { 0 }, depth: 0, entered: false }
     }
 
-    /// Returns a reader at the position of `mark`, which was taken in the same text.
-    pub(crate) fn resume(text: &'a [u8], mark: Mark) -> Self {
-        Self { text, at: mark.at, depth: mark.depth, entered: false }
+    /// Returns a reader at `position`, which was taken in the same text.
+    pub(crate) fn resume(text: &'a [u8], position: ReadPosition) -> Self {
+        Self { text, at: position.at, depth: position.depth, entered: false }
     }
 
     /// Returns the position of the next value.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { at: self.at, depth: self.depth }
+    pub(crate) fn position(&self) -> ReadPosition {
+        ReadPosition { at: self.at, depth: self.depth }
     }
 
     /// Returns the number of objects and arrays around the next value.

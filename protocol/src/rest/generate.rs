@@ -114,7 +114,7 @@ impl GenerateDraft<'_> {
 /// Returns the shape of `count` elements. If the nesting of the data matches the input's dimensions, that is the shape;
 /// flat data fills the dimensions. Data with any other nesting is refused, as in V2.
 fn shape(spec: &TensorSpec, count: usize, nesting: &Nesting) -> Result<Shape, RestError> {
-    if let Some(dims) = nesting.like(&spec.shape) {
+    if let Some(dims) = nesting.dims_if_matches(&spec.shape) {
         return Ok(Shape::new(&dims)?);
     }
     let shape = fill(spec, count)?;

@@ -62,7 +62,7 @@ impl Nesting {
 
     /// Returns the dimensions of data that is nested like `dims`, in which negative dimensions match any size; `None`
     /// if the data is nested differently.
-    pub(super) fn like(&self, dims: &[i64]) -> Option<Vec<i64>> {
+    pub(super) fn dims_if_matches(&self, dims: &[i64]) -> Option<Vec<i64>> {
         let fits = |(size, dim): (&usize, &i64)| *dim < 0 || *size as i64 == *dim;
         let same_rank = !self.is_ragged && self.shape.len() == dims.len();
         let is_like = same_rank && self.shape.iter().zip(dims).all(fits);

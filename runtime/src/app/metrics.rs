@@ -36,7 +36,7 @@ impl Sources for ServerSources {
         let sample = |version: crate::repository::ServingVersion<crate::launch::LoadedModel>| {
             let tags = &version.served.config.metric_tags;
             let watch = version.served.engine.watch();
-            let batch_limit = watch.limit(self.server.oversight().limit());
+            let batch_limit = watch.limit(self.server.batch_monitor().limit());
             ModelSample {
                 name: version.model,
                 version: version.version,

@@ -26,7 +26,7 @@ impl Watchdog {
         let (sender, ends) = channel();
         let watch = move || {
             while ends.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                if let Some(batch) = server.oversight().look(now()) {
+                if let Some(batch) = server.batch_monitor().look(now()) {
                     end(&batch);
                 }
             }

@@ -9,7 +9,7 @@ mod syntax;
 
 use weir_protocol::{Code, Coded, DataType};
 
-use crate::backend::{Leeway, Signature, TensorConfig};
+use crate::backend::{ShapeTolerance, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin};
 
 const ORIGIN: Origin<'_> = Origin { model: "m", file: "config.pbtxt", backend: None };
@@ -56,6 +56,6 @@ fn signature() -> Signature {
         inputs: vec![tensor("x", &[-1])],
         outputs: vec![tensor("y", &[4])],
         max_batch_size: 16,
-        leeway: Leeway::None,
+        tolerance: ShapeTolerance::None,
     }
 }

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use half::{bf16, f16};
 use weir_protocol::DataType;
 
-use crate::backend::{Column, ModelError, Part};
+use crate::backend::{Column, ModelError, RequestTensor};
 
 /// Returns the column's data, rows of all requests together. A single part of the column's shape is returned without a
 /// copy.
@@ -26,7 +26,7 @@ pub(super) fn joined(column: &Column) -> Result<Bytes, ModelError> {
 }
 
 /// Returns true if the part needs no padding: all its dimensions after the first equal the column's.
-fn fits(part: &Part, column: &Column) -> bool {
+fn fits(part: &RequestTensor, column: &Column) -> bool {
     part.shape.dims().get(1..) == column.shape.dims().get(1..)
 }
 
@@ -50,7 +50,7 @@ fn padded(column: &Column) -> Result<Bytes, ModelError> {
 
 /// Copies a part line by line. A line is one run along the innermost dimension, which is contiguous in both buffers.
 /// Returns `None` if the part is larger than `place`.
-fn fill(place: &mut [u8], source: &[u8], place_inner: &[usize], part: &Part, element: usize) -> Option<()> {
+fn fill(place: &mut [u8], source: &[u8], place_inner: &[usize], part: &RequestTensor, element: usize) -> Option<()> {
     let dims = part.shape.dims();
     let inner = dims.get(1..)?;
     let line = inner.last()? * element;

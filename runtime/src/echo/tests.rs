@@ -27,19 +27,19 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
     }
 }
 
-fn part(dims: &[i64], values: &[f32]) -> Part {
-    Part {
+fn part(dims: &[i64], values: &[f32]) -> RequestTensor {
+    RequestTensor {
         datatype: DataType::Fp32,
         shape: Shape::new(dims).unwrap(),
         data: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
     }
 }
 
-fn batch(dims: &[i64], parts: Vec<Part>) -> Batch {
+fn batch(dims: &[i64], parts: Vec<RequestTensor>) -> Batch {
     let mut parameters = Parameters::new();
     parameters.insert("k".to_owned(), Parameter::Int(5));
     let parameters = Arc::new(parameters);
-    let info = |part: &Part| RequestInfo { rows: part.shape.dims()[0], parameters: Arc::clone(&parameters) };
+    let info = |part: &RequestTensor| RequestInfo { rows: part.shape.dims()[0], parameters: Arc::clone(&parameters) };
     Batch {
         rows: usize::try_from(dims[0]).unwrap(),
         requests: parts.iter().map(info).collect(),
@@ -53,7 +53,7 @@ fn batch(dims: &[i64], parts: Vec<Part>) -> Batch {
     }
 }
 
-fn run(parameters: &[(&str, &str)], batch: &Batch) -> Answer {
+fn run(parameters: &[(&str, &str)], batch: &Batch) -> BatchOutput {
     let model = EchoBackend.load(&source(parameters)).unwrap();
     model.instance(Device::Cpu).unwrap().run(batch).unwrap()
 }

@@ -19,7 +19,7 @@ use super::JobResult;
 use super::context::InstanceContext;
 use super::runner::{Runner, now, panicked, waits};
 use super::watch::{RunGuard, TakenGuard};
-use crate::backend::{Answer, Started};
+use crate::backend::{BatchOutput, Started};
 use crate::error::ServeError;
 use crate::job::Job;
 
@@ -146,7 +146,7 @@ fn answer(
     ended
 }
 
-fn finish(context: &InstanceContext, started: Started, rows: usize) -> Result<Answer, ServeError> {
+fn finish(context: &InstanceContext, started: Started, rows: usize) -> Result<BatchOutput, ServeError> {
     let answer = match catch_unwind(AssertUnwindSafe(|| started.finish())) {
         Ok(answer) => answer?,
         Err(panic) => return Err(panicked(panic.as_ref())),

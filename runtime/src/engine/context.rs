@@ -32,7 +32,7 @@ pub(super) struct InstanceContext {
 impl InstanceContext {
     /// Records a batch that was pulled from the queue, until the guard is dropped.
     pub(super) fn take(&self, work: &Work<Job, JobResult>) -> TakenGuard<'_> {
-        self.watch.instance(self.index).take(work.recall())
+        self.watch.instance(self.index).take(work.callers())
     }
 
     /// Records a run of these jobs, until the guard is dropped.

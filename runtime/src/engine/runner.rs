@@ -8,8 +8,8 @@ use weir_batcher::Work;
 
 use super::context::InstanceContext;
 use super::{Cost, JobReply, JobResult};
-use crate::backend::{Answer, Instance, ModelError, Started};
-use crate::batch::AnswerSlice;
+use crate::backend::{BatchOutput, Instance, ModelError, Started};
+use crate::batch::OutputSlice;
 use crate::error::ServeError;
 use crate::job::Job;
 use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
@@ -71,7 +71,7 @@ impl Runner {
         jobs.chunks(part).zip(waits.chunks(part)).flat_map(|(jobs, waits)| self.run(jobs, waits)).collect()
     }
 
-    fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {
+    fn attempt(&mut self, jobs: &[Job]) -> (Result<BatchOutput, ServeError>, Duration) {
         let started = now();
         let context = Arc::clone(&self.context);
         let _run = context.begin(jobs, started);
@@ -79,7 +79,7 @@ impl Runner {
         (answer, started.elapsed())
     }
 
-    fn begin_and_finish(&mut self, jobs: &[Job]) -> Result<Answer, ServeError> {
+    fn begin_and_finish(&mut self, jobs: &[Job]) -> Result<BatchOutput, ServeError> {
         let batch = self.context.interface.gather(jobs)?;
         let run = AssertUnwindSafe(|| self.instance.run(&batch));
         let answer = catch_unwind(run).map_err(|panic| panicked(panic.as_ref()))??;
@@ -97,7 +97,7 @@ impl Runner {
 }
 
 impl InstanceContext {
-    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<JobResult> {
+    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: BatchOutput) -> Vec<JobResult> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
@@ -115,7 +115,7 @@ impl InstanceContext {
         let answer = Arc::new(answer);
         let mut first_row = 0;
         let reply = |(index, (job, &queue)): (usize, (&Job, &Duration))| {
-            let slice = AnswerSlice {
+            let slice = OutputSlice {
                 answer: Arc::clone(&answer),
                 index,
                 first_row,

@@ -63,7 +63,7 @@ pub(super) fn warm_up(
         }
     }
     match &plan.sizes {
-        WarmUp::On(inputs) => rehearse((plan.budget, inputs), interface, instance, batcher),
+        WarmUp::On(inputs) => warm_up_on_copy((plan.budget, inputs), interface, instance, batcher),
         WarmUp::Needless => {}
     }
     Ok(())
@@ -71,13 +71,13 @@ pub(super) fn warm_up(
 
 /// Measures the sizes without changing the instance. So the first client meets the state in which the model was saved,
 /// or in which the configuration's samples left it.
-fn rehearse(
+fn warm_up_on_copy(
     on: (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
 ) {
-    match instance.rehearsal() {
+    match instance.warm_up_copy() {
         Ok(None) => measure_sizes(on, interface, instance, batcher),
         Ok(Some(mut copy)) => measure_sizes(on, interface, copy.as_mut(), batcher),
         Err(error) => tracing::warn!(

@@ -103,7 +103,7 @@ impl EngineWatch {
         let is_stalled = !stuck.is_empty() && stuck.len() == self.instances.len();
         self.is_stalled.store(is_stalled, Relaxed);
         if is_stalled {
-            self.batcher.turn_away();
+            self.batcher.refuse_queued();
         }
         stuck
     }

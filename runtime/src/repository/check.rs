@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::config_file;
 use super::layout::{self, BARE_FILE, Layout, PathContents};
 use super::options::{AutoComplete, ScanOptions};
-use super::stamp::Scrutiny;
+use super::stamp::ChangeDetection;
 use crate::config::ModelConfig;
 use crate::model_file;
 
@@ -77,7 +77,7 @@ fn options() -> ScanOptions {
         model_name: None,
         config_name: None,
         auto_complete: AutoComplete::On,
-        scrutiny: Scrutiny::Metadata,
+        change_detection: ChangeDetection::Metadata,
         example: None,
     }
 }

@@ -48,18 +48,18 @@ impl IndexEntry {
         Self { name: name.to_owned(), version: None, state, reason: reason.to_owned() }
     }
 
-    /// Returns the entry of a version. `kept` is the reason why the version still serves the previous load, `doubt` the
+    /// Returns the entry of a version. `kept` is the reason why the version still serves the previous load, `limitation` the
     /// reason why the version serves with less than its configuration allows.
     pub(super) fn version<S>(
         name: &str,
         version: u64,
         state: &VersionState<S>,
-        (kept, doubt): (Option<&str>, Option<&str>),
+        (kept, limitation): (Option<&str>, Option<&str>),
     ) -> Self {
         let (state, reason) = match state {
             VersionState::Ready(_) => {
-                let doubt = doubt.unwrap_or_default().to_owned();
-                (IndexState::Ready, kept.map_or(doubt, still_serves))
+                let limitation = limitation.unwrap_or_default().to_owned();
+                (IndexState::Ready, kept.map_or(limitation, still_serves))
             }
             VersionState::Loading => (IndexState::Loading, String::new()),
             VersionState::Unloading(_) => (IndexState::Unloading, String::new()),

@@ -14,7 +14,7 @@ use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
 use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
 use super::options::ScanOptions;
-use super::stamp::{Scrutiny, Stamp, Surroundings};
+use super::stamp::{ChangeDetection, DirectoryStamps, Stamp};
 use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
@@ -50,10 +50,10 @@ pub(super) struct Fingerprint {
 
 /// The stability of a model's files during a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stillness {
-    Still,
+pub(super) enum Stability {
+    Stable,
     /// Files were added, removed or renamed, so the loaded state is unknown.
-    Moved,
+    Changed,
 }
 
 /// The source of a model's configuration.
@@ -80,18 +80,18 @@ impl Inspected {
         &self,
         version: u64,
         outcome: LoadOutcome,
-        stillness: Stillness,
+        stability: Stability,
     ) -> Option<(Option<Fingerprint>, LoadOutcome)> {
         let fingerprint = self.versions.fingerprints.get(&version)?;
-        Some(match stillness {
-            Stillness::Still => (Some(fingerprint.clone()), outcome),
-            Stillness::Moved => (None, outcome),
+        Some(match stability {
+            Stability::Stable => (Some(fingerprint.clone()), outcome),
+            Stability::Changed => (None, outcome),
         })
     }
 
     /// Returns the stability of the files since the inspection. Blocks on the file system.
-    pub(super) fn stillness(surroundings: &Surroundings) -> Stillness {
-        if surroundings.are_unchanged() { Stillness::Still } else { Stillness::Moved }
+    pub(super) fn stability(directory_stamps: &DirectoryStamps) -> Stability {
+        if directory_stamps.are_unchanged() { Stability::Stable } else { Stability::Changed }
     }
 }
 
@@ -106,7 +106,7 @@ impl Inspector<'_> {
         location: &ModelLocation,
         source: ConfigSource,
     ) -> Result<Inspected, String> {
-        let surroundings = surroundings(location)?;
+        let directory_stamps = directory_stamps(location)?;
         let config = self.config(name, location, source)?;
         let found = self.found_versions(location, &config)?;
         let wanted = config.version_policy.choose(&found.keys().copied().collect());
@@ -115,11 +115,11 @@ impl Inspector<'_> {
         }
         let looked_at =
             found.iter().filter(|(version, _)| wanted.contains(version) || self.in_service.contains(version));
-        let scrutiny = self.options.scrutiny;
-        let fingerprints = fingerprints((location, scrutiny), &config, looked_at)?;
+        let change_detection = self.options.change_detection;
+        let fingerprints = fingerprints((location, change_detection), &config, looked_at)?;
         let versions = FoundVersions { fingerprints, wanted };
         let dir = directory(location).to_owned();
-        Ok(Inspected { config: Arc::new(config), dir, versions, surroundings, uploaded: None })
+        Ok(Inspected { config: Arc::new(config), dir, versions, directory_stamps, uploaded: None })
     }
 
     fn config(&self, name: &str, location: &ModelLocation, source: ConfigSource) -> Result<ModelConfig, String> {
@@ -179,19 +179,19 @@ fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
 }
 
 fn fingerprints<'a>(
-    (location, scrutiny): (&ModelLocation, Scrutiny),
+    (location, change_detection): (&ModelLocation, ChangeDetection),
     config: &ModelConfig,
     versions: impl Iterator<Item = (&'a u64, &'a Files)>,
 ) -> Result<BTreeMap<u64, Fingerprint>, String> {
     let config = Arc::new(proto::ModelConfig { version_policy: None, ..config.proto.clone() });
-    let shared = Arc::new(shared_stamp(location, scrutiny)?);
+    let shared = Arc::new(shared_stamp(location, change_detection)?);
     let mut fingerprints = BTreeMap::new();
     for (version, Files { model, stamped }) in versions {
         let fingerprint = Fingerprint {
             path: model.clone(),
             config: Arc::clone(&config),
             shared: Arc::clone(&shared),
-            files: Stamp::of(stamped, scrutiny)?,
+            files: Stamp::of(stamped, change_detection)?,
         };
         fingerprints.insert(*version, fingerprint);
     }
@@ -199,22 +199,22 @@ fn fingerprints<'a>(
 }
 
 /// Returns the directories whose entries affect a load.
-fn surroundings(location: &ModelLocation) -> Result<Surroundings, String> {
+fn directory_stamps(location: &ModelLocation) -> Result<DirectoryStamps, String> {
     let versions = match location.layout {
         Layout::File | Layout::Bare => Vec::new(),
         Layout::Versioned => layout::version_dirs(&location.path)?,
     };
     let own = directory(location).to_owned();
     let versions = versions.into_iter().map(|(_, directory)| directory);
-    Ok(Surroundings::of(versions.chain([own])))
+    Ok(DirectoryStamps::of(versions.chain([own])))
 }
 
 /// Returns the stamp of the files that all versions share. Configuration files are left out, because configurations are
 /// compared by content.
-fn shared_stamp(location: &ModelLocation, scrutiny: Scrutiny) -> Result<Stamp, String> {
+fn shared_stamp(location: &ModelLocation, change_detection: ChangeDetection) -> Result<Stamp, String> {
     match location.layout {
-        Layout::File | Layout::Bare => Stamp::of(&directory(location).join(EXAMPLE_FILE), scrutiny),
-        Layout::Versioned => Stamp::of_entries(&location.path, scrutiny, |child| {
+        Layout::File | Layout::Bare => Stamp::of(&directory(location).join(EXAMPLE_FILE), change_detection),
+        Layout::Versioned => Stamp::of_entries(&location.path, change_detection, |child| {
             child.is_version() || [CONFIG_FILE, CONFIGS].iter().any(|name| child.is(name))
         }),
     }

@@ -23,7 +23,7 @@ pub(crate) trait Launch: Send + Sync + 'static {
     fn retire(&self, served: Arc<Self::Served>) -> impl Future<Output = ()> + Send;
 
     /// Returns the reason why a version is served with less than its configuration allows, for the index.
-    fn doubt(_: &Self::Served) -> Option<&str> {
+    fn limitation(_: &Self::Served) -> Option<&str> {
         None
     }
 

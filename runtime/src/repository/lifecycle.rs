@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::catalog::{Catalog, ModelLocation};
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
-use super::inspect::{ConfigSource, Inspected, Stillness};
+use super::inspect::{ConfigSource, Inspected, Stability};
 use super::launch::Launch;
 use super::load_locks::LoadLocks;
 use super::loader::Loader;
@@ -180,11 +180,11 @@ impl<L: Launch> ModelLifecycle<L> {
         let started = clock::now();
         tracing::info!(model = name, version, "loading");
         let loaded = self.loader.load(name, version, found).await;
-        let from = (found, self.scanner.stillness(found).await);
+        let from = (found, self.scanner.stability(found).await);
         match loaded {
             Ok(served) => {
-                let doubt = L::doubt(&served).map(str::to_owned);
-                let served = (Arc::new(served), doubt);
+                let limitation = L::limitation(&served).map(str::to_owned);
+                let served = (Arc::new(served), limitation);
                 let replaced =
                     self.registry.update(|registry| registry.model_mut(name).finish_load(version, from, served));
                 self.retire_each(replaced);
@@ -200,7 +200,7 @@ impl<L: Launch> ModelLifecycle<L> {
         &self,
         name: &str,
         version: u64,
-        from: (&Inspected, Stillness),
+        from: (&Inspected, Stability),
         reason: String,
     ) -> LoadFailure {
         tracing::error!(model = name, version, reason, "load failed");

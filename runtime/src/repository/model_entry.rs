@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::changes::{self, Attempts, FoundVersions, LoadOutcome, Retry};
 use super::index::IndexEntry;
-use super::inspect::{Fingerprint, Inspected, Stillness};
+use super::inspect::{Fingerprint, Inspected, Stability};
 use super::options::IndexFilter;
 use super::state::VersionState;
 
@@ -69,12 +69,12 @@ impl<S> Clone for ModelEntry<S> {
 
 impl<S> Clone for Version<S> {
     fn clone(&self) -> Self {
-        let Self { state, attempt, kept, doubt, uploaded } = self;
+        let Self { state, attempt, kept, limitation, uploaded } = self;
         Self {
             state: state.clone(),
             attempt: attempt.clone(),
             kept: kept.clone(),
-            doubt: doubt.clone(),
+            limitation: limitation.clone(),
             uploaded: uploaded.clone(),
         }
     }
@@ -82,7 +82,7 @@ impl<S> Clone for Version<S> {
 
 impl<S> Default for Version<S> {
     fn default() -> Self {
-        Self { state: VersionState::Unloaded, attempt: None, kept: None, doubt: None, uploaded: None }
+        Self { state: VersionState::Unloaded, attempt: None, kept: None, limitation: None, uploaded: None }
     }
 }
 
@@ -159,8 +159,8 @@ impl<S> ModelEntry<S> {
 
     fn line(&self, number: u64, version: &Version<S>) -> IndexEntry {
         let kept = version.kept.as_deref().or(self.failure.as_deref());
-        let doubt = version.doubt.as_deref();
-        IndexEntry::version(&self.name, number, &version.state, (kept, doubt))
+        let limitation = version.limitation.as_deref();
+        IndexEntry::version(&self.name, number, &version.state, (kept, limitation))
     }
 
     /// Decides which versions an inspection requires to load, and marks them as loading.
@@ -187,12 +187,12 @@ impl<S> ModelEntry<S> {
     pub(super) fn finish_load(
         &mut self,
         version: u64,
-        (from, stillness): (&Inspected, Stillness),
-        (served, doubt): (Arc<S>, Option<String>),
+        (from, stability): (&Inspected, Stability),
+        (served, limitation): (Arc<S>, Option<String>),
     ) -> Option<Retiring<S>> {
         let entry = self.versions.entry(version).or_default();
-        entry.doubt = doubt;
-        entry.attempt = from.attempt(version, LoadOutcome::Loaded, stillness);
+        entry.limitation = limitation;
+        entry.attempt = from.attempt(version, LoadOutcome::Loaded, stability);
         entry.kept = None;
         entry.uploaded.clone_from(&from.uploaded);
         let replaced = entry.state.finish_load(served);
@@ -201,13 +201,13 @@ impl<S> ModelEntry<S> {
     }
 
     /// Marks a version whose load failed.
-    pub(super) fn fail_load(&mut self, version: u64, (from, stillness): (&Inspected, Stillness), reason: String) {
+    pub(super) fn fail_load(&mut self, version: u64, (from, stability): (&Inspected, Stability), reason: String) {
         let entry = self.versions.entry(version).or_default();
         let outcome = match entry.state.serving() {
             Some(_) => LoadOutcome::Kept,
             None => LoadOutcome::Failed,
         };
-        entry.attempt = from.attempt(version, outcome, stillness);
+        entry.attempt = from.attempt(version, outcome, stability);
         entry.kept = entry.state.serving().map(|_| reason.clone());
         entry.state.fail_load(reason);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::stamp::Scrutiny;
+use super::stamp::ChangeDetection;
 
 /// The times at which models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub(crate) enum ControlMode {
 impl ControlMode {
     /// Returns the depth of change detection. In mode explicit file contents are compared too, because a client that
     /// requests a load expects the current contents, whatever the times of the files are.
-    pub(super) const fn scrutiny(&self) -> Scrutiny {
+    pub(super) const fn change_detection(&self) -> ChangeDetection {
         match self {
-            Self::None | Self::Poll(_) => Scrutiny::Metadata,
-            Self::Explicit { .. } => Scrutiny::Content,
+            Self::None | Self::Poll(_) => ChangeDetection::Metadata,
+            Self::Explicit { .. } => ChangeDetection::Content,
         }
     }
 }
@@ -98,6 +98,6 @@ pub(super) struct ScanOptions {
     pub(crate) model_name: Option<String>,
     pub config_name: Option<String>,
     pub auto_complete: AutoComplete,
-    pub scrutiny: Scrutiny,
+    pub change_detection: ChangeDetection,
     pub(crate) example: Option<PathBuf>,
 }

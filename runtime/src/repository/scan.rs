@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::catalog::{self, Catalog, ModelLocation, Naming};
-use super::inspect::{ConfigSource, Inspected, Inspector, Stillness};
+use super::inspect::{ConfigSource, Inspected, Inspector, Stability};
 use super::launch::Launch;
 use super::layout::Layout;
 use super::options::ScanOptions;
@@ -55,10 +55,10 @@ impl<L: Launch> Scanner<L> {
     }
 
     /// Returns the stability of a model's files since their inspection.
-    pub(super) async fn stillness(&self, since: &Inspected) -> Stillness {
-        let surroundings = since.surroundings.clone();
-        let look = blocking(move || Ok(Inspected::stillness(&surroundings)));
-        look.await.unwrap_or(Stillness::Moved)
+    pub(super) async fn stability(&self, since: &Inspected) -> Stability {
+        let directory_stamps = since.directory_stamps.clone();
+        let look = blocking(move || Ok(Inspected::stability(&directory_stamps)));
+        look.await.unwrap_or(Stability::Changed)
     }
 
     /// True if a repository path has a directory of this name, whatever it contains.

@@ -32,7 +32,7 @@ const CHUNK: usize = 1 << 18;
 
 /// Depth of change detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scrutiny {
+pub(super) enum ChangeDetection {
     /// Identity, size and times, which is cheap enough for every poll.
     Metadata,
     /// The content too, for a client that requests the current files, whatever their times are.
@@ -62,8 +62,8 @@ impl Stamp {
     ///
     /// # Errors
     /// A sentence that names a file that cannot be read, or exceeds a limit.
-    pub(super) fn of(path: &Path, scrutiny: Scrutiny) -> Result<Self, String> {
-        Self::settled(scrutiny, |stamp| stamp.add(path, DEEPEST))
+    pub(super) fn of(path: &Path, change_detection: ChangeDetection) -> Result<Self, String> {
+        Self::settled(change_detection, |stamp| stamp.add(path, DEEPEST))
     }
 
     /// Returns the stamp of a directory's entries without those that `leave_out` selects.
@@ -72,10 +72,10 @@ impl Stamp {
     /// The same as for [`Stamp::of`].
     pub(super) fn of_entries(
         directory: &Path,
-        scrutiny: Scrutiny,
+        change_detection: ChangeDetection,
         leave_out: impl Fn(&Child) -> bool,
     ) -> Result<Self, String> {
-        Self::settled(scrutiny, |stamp| {
+        Self::settled(change_detection, |stamp| {
             layout::children(directory)?
                 .iter()
                 .filter(|child| !child.is_hidden() && !leave_out(child))
@@ -85,7 +85,10 @@ impl Stamp {
 
     /// Collects a stamp that every later change is certain to alter. A change in the same clock tick as the last one
     /// might not alter it, so this function waits until the tick is over.
-    fn settled(scrutiny: Scrutiny, collect: impl Fn(&mut Self) -> Result<(), String>) -> Result<Self, String> {
+    fn settled(
+        change_detection: ChangeDetection,
+        collect: impl Fn(&mut Self) -> Result<(), String>,
+    ) -> Result<Self, String> {
         let mut stamp = Self::default();
         for _ in 0..MOST_LOOKS {
             stamp.0.clear();
@@ -95,9 +98,9 @@ impl Stamp {
             }
             sleep(CLOCK_TICK);
         }
-        match scrutiny {
-            Scrutiny::Metadata => Ok(stamp),
-            Scrutiny::Content => stamp.with_digests(),
+        match change_detection {
+            ChangeDetection::Metadata => Ok(stamp),
+            ChangeDetection::Content => stamp.with_digests(),
         }
     }
 
@@ -166,9 +169,9 @@ impl FileStamp {
 /// State of directories at the time of an inspection. A file that was absent for a moment, or was replaced by another,
 /// changes the state of its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Surroundings(BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>);
+pub(super) struct DirectoryStamps(BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>);
 
-impl Surroundings {
+impl DirectoryStamps {
     /// Reads the state of the directories themselves, not of their contents.
     pub(super) fn of(directories: impl IntoIterator<Item = PathBuf>) -> Self {
         let look = |path: PathBuf| {
@@ -212,7 +215,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{Scrutiny, Stamp, Surroundings};
+    use super::{ChangeDetection, DirectoryStamps, Stamp};
 
     const TIME: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -223,7 +226,7 @@ mod tests {
     }
 
     fn stamp(path: &Path) -> Stamp {
-        Stamp::of(path, Scrutiny::Metadata).unwrap()
+        Stamp::of(path, ChangeDetection::Metadata).unwrap()
     }
 
     #[test]
@@ -291,7 +294,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (model, away) = (folder.path().join("m"), folder.path().join("away"));
         fs::create_dir(&model).unwrap();
-        let before = Surroundings::of([model.clone()]);
+        let before = DirectoryStamps::of([model.clone()]);
         assert!(before.are_unchanged());
         fs::rename(&model, &away).unwrap();
         assert!(!before.are_unchanged());
@@ -307,7 +310,7 @@ mod tests {
         let path = folder.path().join("model.pt");
         let digest = |content| {
             write(&path, content);
-            let stamp = Stamp::of(&path, Scrutiny::Content).unwrap();
+            let stamp = Stamp::of(&path, ChangeDetection::Content).unwrap();
             stamp.0[0].digest.unwrap()
         };
         let (one, two, again) = (digest("one"), digest("two"), digest("one"));

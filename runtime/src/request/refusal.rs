@@ -3,7 +3,7 @@
 use weir_protocol::{DataType, Input, TensorError};
 
 use super::{Interface, invalid};
-use crate::backend::{Leeway, TensorConfig};
+use crate::backend::{ShapeTolerance, TensorConfig};
 use crate::error::ServeError;
 
 impl Interface {
@@ -58,9 +58,9 @@ impl Interface {
     }
 
     pub(super) fn unexpected_datatype(&self, input: &Input, config: &TensorConfig) -> ServeError {
-        let expected = match (self.signature.leeway, config.datatype) {
+        let expected = match (self.signature.tolerance, config.datatype) {
             (_, DataType::Bytes) => "'BYTES'".to_owned(),
-            (Leeway::Everything, _) => "a tensor of any other datatype".to_owned(),
+            (ShapeTolerance::Everything, _) => "a tensor of any other datatype".to_owned(),
             (_, datatype) => format!("'{datatype}'"),
         };
         invalid(format!(
@@ -74,18 +74,18 @@ impl Interface {
 
     /// Returns advice for clients whose request does not match an inferred or guessed signature.
     pub(super) fn guessed(&self) -> &'static str {
-        match self.signature.leeway {
-            Leeway::None => "",
-            Leeway::OneLeadingDim => {
+        match self.signature.tolerance {
+            ShapeTolerance::None => "",
+            ShapeTolerance::OneLeadingDim => {
                 " (inferred from trial runs, which succeeded with these dimensions and with one more before them: if the \
                  model takes this input, put a request that it answers beside it as example.json, or configure its \
                  inputs and outputs)"
             }
-            Leeway::LeadingDims | Leeway::AnyRank => {
+            ShapeTolerance::LeadingDims | ShapeTolerance::AnyRank => {
                 " (inferred from trial runs: if the model takes this input, put a request that it answers beside it \
                  as example.json, or configure its inputs and outputs)"
             }
-            Leeway::Everything => {
+            ShapeTolerance::Everything => {
                 " (guessed, because no trial run succeeded: put a request that the model answers beside it as \
                  example.json, or configure its inputs and outputs)"
             }
@@ -136,7 +136,7 @@ mod tests {
                 inputs: vec![tensor("x", guess)],
                 outputs: vec![tensor("y", DataType::Fp32)],
                 max_batch_size: 0,
-                leeway: Leeway::Everything,
+                tolerance: ShapeTolerance::Everything,
             },
             padding: None,
         };

@@ -41,7 +41,7 @@ pub(crate) struct SharedMemory {
 /// The regions for a request's outputs, as registered when the request came. If a client unregisters a region or reuses
 /// its name while the request runs, the answer still goes to the original region.
 #[derive(Debug)]
-pub(crate) struct HeldRegions(Box<[(String, Arc<Region>)]>);
+pub(crate) struct PinnedRegions(Box<[(String, Arc<Region>)]>);
 
 /// A region as status calls report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,14 +193,14 @@ impl SharedMemory {
         Ok(held_bytes::held(data.into(), permit))
     }
 
-    /// Holds the regions of these outputs. Unknown regions are left out; `check` refuses their requests.
-    pub(crate) fn hold(&self, outputs: &[RequestedOutput]) -> HeldRegions {
+    /// Pins the regions of these outputs. Unknown regions are left out; `check` refuses their requests.
+    pub(crate) fn pin(&self, outputs: &[RequestedOutput]) -> PinnedRegions {
         let names = outputs.iter().filter_map(|output| match &output.delivery {
             Delivery::Shared(range) => Some(&range.region),
             Delivery::Json | Delivery::Binary => None,
         });
-        let held = names.filter_map(|name| Some((name.clone(), self.usable(name).ok()?)));
-        HeldRegions(held.collect())
+        let pinned = names.filter_map(|name| Some((name.clone(), self.usable(name).ok()?)));
+        PinnedRegions(pinned.collect())
     }
 
     fn enabled(&self) -> Result<(), Error> {
@@ -232,14 +232,14 @@ impl SharedMemory {
     }
 }
 
-impl HeldRegions {
+impl PinnedRegions {
     /// Copies `data` into a region, starting at the range's offset. Blocks for the duration of a memory copy.
     ///
     /// # Errors
     /// [`Error`] if the region was unknown, the data exceeds it, or its object was truncated.
     pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
-        let mut held = self.0.iter();
-        let region = held.find(|(name, _)| *name == range.region);
+        let mut pinned = self.0.iter();
+        let region = pinned.find(|(name, _)| *name == range.region);
         let (_, region) = region.ok_or_else(|| Error::Unknown(range.region.clone()))?;
         let (start, size) = region.resolve(range.offset, data.len() as u64)?;
         // A write past the end would enlarge the object.

@@ -32,7 +32,7 @@ fn output(region: &str) -> RequestedOutput {
 
 /// Writes an output like a request that starts now.
 fn write(table: &SharedMemory, range: &SharedRange, data: &[u8]) -> Result<(), SharedMemoryError> {
-    table.hold(&[output(&range.region)]).write(range, data)
+    table.pin(&[output(&range.region)]).write(range, data)
 }
 
 fn refused<T: std::fmt::Debug>(result: Result<T, SharedMemoryError>) -> (Code, String) {
@@ -56,16 +56,16 @@ fn an_output_goes_to_the_region_registered_when_the_request_came() {
     let (table, directory) = table(4);
     std::fs::write(directory.path().join("other"), [9; 100]).unwrap();
     table.register(region("r", "object", 0, 10)).unwrap();
-    let held = table.hold(&[output("r"), output("unknown")]);
+    let pinned = table.pin(&[output("r"), output("unknown")]);
     table.unregister("r").unwrap();
-    held.write(&range("r", 0, 2), &[7, 7]).unwrap();
+    pinned.write(&range("r", 0, 2), &[7, 7]).unwrap();
     table.register(region("r", "other", 0, 10)).unwrap();
-    held.write(&range("r", 2, 1), &[8]).unwrap();
+    pinned.write(&range("r", 2, 1), &[8]).unwrap();
     let read = |name| std::fs::read(directory.path().join(name)).unwrap();
     assert_eq!(read("object")[..4], [7, 7, 8, 3]);
     assert_eq!(read("other"), [9; 100]);
     let text = "Unable to find shared memory region: 'unknown'".to_owned();
-    let unknown = held.write(&range("unknown", 0, 1), &[1]);
+    let unknown = pinned.write(&range("unknown", 0, 1), &[1]);
     assert_eq!(refused(unknown), (Code::NotFound, text));
 }
 

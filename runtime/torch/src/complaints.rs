@@ -124,7 +124,7 @@ fn shapes(inputs: &[TensorConfig]) -> String {
 #[cfg(test)]
 mod tests {
     use weir_protocol::DataType;
-    use weir_runtime::backend::Leeway;
+    use weir_runtime::backend::ShapeTolerance;
 
     use super::*;
 
@@ -140,7 +140,7 @@ mod tests {
             inputs: vec![input.clone()],
             outputs: Vec::new(),
             max_batch_size: 8,
-            leeway: Leeway::None,
+            tolerance: ShapeTolerance::None,
         });
         for text in texts {
             complaints.add(std::slice::from_ref(&input), ModelError::Failed((*text).to_owned()));

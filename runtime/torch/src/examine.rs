@@ -6,7 +6,7 @@ mod verdicts;
 use std::sync::Arc;
 
 use weir_runtime::args::DeviceChoice;
-use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, STACK_OF_MODELS, Signature, WarmUpInput};
+use weir_runtime::backend::{Device, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput};
 
 use crate::infer::{self, Inferred, independence};
 use crate::instance::{Plan, TorchInstance};
@@ -35,7 +35,7 @@ pub(crate) struct Verdict {
     /// Warm-up inputs that the model has run on.
     pub(crate) warm_up: Vec<WarmUpInput>,
     /// True if a later trial may find more, so the verdict is not cached.
-    is_passing: bool,
+    is_temporary: bool,
 }
 
 /// Advice to the operator of a model in doubt.
@@ -86,7 +86,7 @@ fn on_processor(sandbox: &Sandbox, request: &Request, reason: String) -> Result<
         return Err(LoadError::Device(reason));
     };
     verdict.is_faster_optimised = false;
-    verdict.is_passing = true;
+    verdict.is_temporary = true;
     Ok((verdict, stage))
 }
 
@@ -115,7 +115,7 @@ fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), Loa
         (End::Lost(how), _) => {
             verdict.remarks.push(in_doubt(&how));
             verdict.doubt = Some(how);
-            verdict.is_passing = true;
+            verdict.is_temporary = true;
         }
     }
     Ok((verdict, stage))
@@ -136,7 +136,7 @@ impl Verdict {
         Self {
             remarks: self.remarks,
             doubt: second.doubt.or(self.doubt),
-            is_passing: self.is_passing || second.is_passing,
+            is_temporary: self.is_temporary || second.is_temporary,
             ..second
         }
     }

@@ -124,7 +124,7 @@ pub(crate) struct RawGpu {
 
 impl RawGpu {
     /// A GPU state without any value.
-    pub(crate) const UNTOLD: Self = Self {
+    pub(crate) const UNKNOWN: Self = Self {
         uuid: [0; 48],
         utilization: -1.0,
         memory_total: -1.0,

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Bytes, BytesMut};
-use weir_runtime::backend::{Column, Part};
+use weir_runtime::backend::{Column, RequestTensor};
 
 use crate::element;
 
@@ -81,7 +81,7 @@ fn rows_of(dims: &[usize]) -> usize {
     dims.first().copied().unwrap_or(1)
 }
 
-fn place_part(target: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad: &[u8]) {
+fn place_part(target: &mut [MaybeUninit<u8>], inner: &[usize], part: &RequestTensor, pad: &[u8]) {
     let own = part.shape.dims().get(1..).unwrap_or(&[]);
     if own == inner {
         target.write_copy_of_slice(&part.data);
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn column(shape: &[i64], parts: &[(&[i64], &[u8])]) -> Column {
-        let parts = parts.iter().map(|(shape, data)| Part {
+        let parts = parts.iter().map(|(shape, data)| RequestTensor {
             datatype: DataType::Uint8,
             shape: Shape::new(shape).unwrap(),
             data: Bytes::copy_from_slice(data),

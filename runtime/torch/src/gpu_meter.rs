@@ -18,7 +18,7 @@ pub fn read_gpus(gpus: &[usize]) -> Vec<GpuSample> {
 
 fn read(gpu: usize) -> Option<GpuSample> {
     let index = i32::try_from(gpu).ok()?;
-    let mut raw = RawGpu::UNTOLD;
+    let mut raw = RawGpu::UNKNOWN;
     // SAFETY: `raw` is valid for writes, and the function may be called from any thread.
     let is_told = unsafe { ffi::weir_gpu_read(index, &mut raw) };
     if is_told == 0 {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_the_driver_does_not_tell_is_left_out() {
-        let mut raw = RawGpu::UNTOLD;
+        let mut raw = RawGpu::UNKNOWN;
         raw.uuid[..5].copy_from_slice(b"GPU-1");
         (raw.memory_total, raw.memory_used) = (100.0, 10.0);
         raw.energy = 0.0;

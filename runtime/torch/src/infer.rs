@@ -7,8 +7,8 @@
 
 mod candidates;
 mod combine;
+mod extra_ranks;
 pub(crate) mod independence;
-mod leeway;
 mod observe;
 mod open;
 mod patterns;
@@ -17,7 +17,7 @@ mod search;
 pub(crate) mod sizes;
 pub(crate) mod trial;
 
-use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorConfig};
+use weir_runtime::backend::{LoadError, ModelSource, ShapeTolerance, Signature, TensorConfig};
 
 use crate::remark::Remark;
 use crate::runner::{RunOutput, Runner};
@@ -115,7 +115,7 @@ fn batched(
     };
     let mut signature = observed(search, trial, candidate, (seen, &Rows::Range(0..2)))?;
     signature.max_batch_size = source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE);
-    let signature = leeway::with(source, runner, trial, signature);
+    let signature = extra_ranks::with(source, runner, trial, signature);
     enter(Stage::Inputs);
     Ok(Inferred { signature, ran: Some(inputs.clone()), remarks: remark.into_iter().collect() })
 }
@@ -130,7 +130,7 @@ fn whole(
     let signature = observed(search, trial, candidate, (seen, &Rows::None))?;
     let signature = leeway::with(source, search.runner, trial, signature);
     Ok(Inferred {
-        remarks: leeway::remark(&signature).into_iter().collect(),
+        remarks: extra_ranks::remark(&signature).into_iter().collect(),
         signature,
         ran: Some(candidate.inputs.clone()),
     })
@@ -167,7 +167,7 @@ fn without_trial(source: &ModelSource, runner: &Runner, complaint: Option<Compla
             inputs: source.inputs.clone(),
             outputs: source.outputs.clone(),
             max_batch_size: source.max_batch_size.unwrap_or(0),
-            leeway: Leeway::None,
+            tolerance: ShapeTolerance::None,
         }));
     }
     if let (Some(_), [], Some(complaint)) = (&source.example, source.inputs.as_slice(), &complaint) {

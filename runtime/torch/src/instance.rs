@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Answer, Batch, Column, Instance, Leeway, LoadError, ModelError, Overlap, Pending, Signature, Started,
-    TensorConfig, Timing,
+    Affinity, Batch, BatchOutput, Column, Instance, LoadError, ModelError, Overlap, Pending, ShapeTolerance, Signature,
+    Started, TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
@@ -42,7 +42,7 @@ impl Drop for TorchInstance {
 }
 
 impl Instance for TorchInstance {
-    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
         self.start(batch)?.finish()
     }
 
@@ -67,8 +67,8 @@ impl Instance for TorchInstance {
         }
     }
 
-    fn rehearsal(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
-        let runner = self.runner.rehearsal();
+    fn warm_up_copy(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
+        let runner = self.runner.warm_up_copy();
         let runner = runner.map_err(|fault| fault.of_load("a copy of the model"))?;
         Ok(runner.map(|runner| -> Box<dyn Instance> {
             Box::new(Self {
@@ -112,18 +112,18 @@ struct QueuedBatch {
 }
 
 impl Pending for QueuedBatch {
-    fn finish(self: Box<Self>) -> Result<Answer, ModelError> {
+    fn finish(self: Box<Self>) -> Result<BatchOutput, ModelError> {
         let (run_outputs, timing) = self.run.finish()?;
         self.plan.answer(&run_outputs, self.rows, timing)
     }
 }
 
 impl Plan {
-    fn answer(&self, run_outputs: &[RunOutput], rows: usize, mut timing: Timing) -> Result<Answer, ModelError> {
+    fn answer(&self, run_outputs: &[RunOutput], rows: usize, mut timing: Timing) -> Result<BatchOutput, ModelError> {
         let mut stopwatch = Stopwatch::start();
         let outputs = self.name_outputs(run_outputs, rows)?;
         timing.output += stopwatch.lap();
-        Ok(Answer { outputs, parameters: Vec::new(), timing })
+        Ok(BatchOutput { outputs, parameters: Vec::new(), timing })
     }
 
     /// Selects the signature's outputs and checks them against it.
@@ -134,7 +134,7 @@ impl Plan {
         outputs
             .map(|(output, run_output)| {
                 let run_output = run_output.map_or_else(|| outputs::empty(output, rows), Clone::clone);
-                name_output(output, run_output, (rows, self.signature.leeway))
+                name_output(output, run_output, (rows, self.signature.tolerance))
             })
             .collect()
     }
@@ -143,11 +143,11 @@ impl Plan {
 fn name_output(
     output: &TensorConfig,
     mut run_output: RunOutput,
-    (rows, leeway): (Option<usize>, Leeway),
+    (rows, tolerance): (Option<usize>, ShapeTolerance),
 ) -> Result<Tensor, ModelError> {
-    let datatype = match (leeway, run_output.datatype) {
+    let datatype = match (tolerance, run_output.datatype) {
         // The signature is a guess, so the output keeps the datatype that the model returned.
-        (Leeway::Everything, Some(datatype)) => datatype,
+        (ShapeTolerance::Everything, Some(datatype)) => datatype,
         _ => output.datatype,
     };
     if datatype == output.datatype {

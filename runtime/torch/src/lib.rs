@@ -3,7 +3,7 @@
 //! ```text
 //!   model.pt ──file──► sandbox (a child process: infer, independence, warm_up) ──verdict──► signature, warm-up inputs
 //!            └───────► module (weights, shared unless it writes to them) ──binding──► plan
-//!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
+//!   Batch ──gather──► tensors ──runner──► forward ──instance──► BatchOutput
 //! ```
 //!
 //! libtorch is called only through the C++ shim in `shim/`. A request's bytes are copied once, into the batch tensor,

@@ -80,7 +80,7 @@ impl Backend for TorchBackend {
             weights,
             settings,
             warm_up: verdict.warm_up.into(),
-            doubt: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
+            limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
             _trim: trim,
         }))
     }
@@ -97,7 +97,7 @@ struct TorchModel {
     weights: Weights,
     settings: Settings,
     warm_up: Arc<[WarmUpInput]>,
-    doubt: Option<String>,
+    limitation: Option<String>,
     _trim: TrimWhenDropped,
 }
 
@@ -119,8 +119,8 @@ impl Model for TorchModel {
         }
     }
 
-    fn doubt(&self) -> Option<&str> {
-        self.doubt.as_deref()
+    fn limitation(&self) -> Option<&str> {
+        self.limitation.as_deref()
     }
 
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {

@@ -17,14 +17,14 @@ pub(crate) enum OutputBinding {
     /// At these indices, in the order of the signature's outputs.
     Fixed(Vec<usize>),
     /// At these indices of a list, which may be shorter or longer in each run.
-    List(Vec<usize>, Rest),
+    List(Vec<usize>, ExtraOutputs),
     /// At the path that each output's name stands for.
-    Keyed(Rest),
+    Keyed(ExtraOutputs),
 }
 
 /// The treatment of outputs of a run that the signature does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum ExtraOutputs {
     /// Dropped, because the configuration leaves them out.
     Dropped,
     /// An error, because the signature was inferred from a run that did not return them.
@@ -48,13 +48,13 @@ pub(crate) fn bind(
     model: &str,
     returned: &Returned,
     outputs: &[TensorConfig],
-    rest: Rest,
+    extra: ExtraOutputs,
 ) -> Result<OutputBinding, LoadError> {
     let by_triton = || by_index(outputs).unwrap_or_else(|| (0..outputs.len()).collect());
     match returned {
         Returned::Fixed(paths) => fixed(model, paths, outputs).map(OutputBinding::Fixed),
-        Returned::List => Ok(OutputBinding::List(by_triton(), rest)),
-        Returned::Keyed => Ok(OutputBinding::Keyed(rest)),
+        Returned::List => Ok(OutputBinding::List(by_triton(), extra)),
+        Returned::Keyed => Ok(OutputBinding::Keyed(extra)),
         Returned::Unservable(reason) => Err(LoadError::Config(format!("unable to load model '{model}': {reason}"))),
     }
 }
@@ -75,11 +75,11 @@ impl OutputBinding {
                 });
                 chosen.collect()
             }
-            Self::List(indices, rest) => {
-                check_length(indices, run_outputs, *rest)?;
+            Self::List(indices, extra) => {
+                check_length(indices, run_outputs, *extra)?;
                 Ok(indices.iter().map(|&index| run_outputs.get(index)).collect())
             }
-            Self::Keyed(rest) => choose_by_name(outputs, run_outputs, *rest),
+            Self::Keyed(extra) => choose_by_name(outputs, run_outputs, *extra),
         }
     }
 }
@@ -153,22 +153,22 @@ fn no_such_index(output: &TensorConfig, count: usize) -> String {
     )
 }
 
-fn check_length(indices: &[usize], run_outputs: &[RunOutput], rest: Rest) -> Result<(), ModelError> {
-    match rest {
-        Rest::Unexpected if run_outputs.len() > indices.len() => Err(ModelError::Failed(format!(
+fn check_length(indices: &[usize], run_outputs: &[RunOutput], extra: ExtraOutputs) -> Result<(), ModelError> {
+    match extra {
+        ExtraOutputs::Unexpected if run_outputs.len() > indices.len() => Err(ModelError::Failed(format!(
             "the model returned a list of {} tensors, more than the {} that it returned when it was loaded: \
              list as many outputs in config.pbtxt as it may return, OUTPUT__0, OUTPUT__1 and so on",
             run_outputs.len(),
             indices.len()
         ))),
-        Rest::Unexpected | Rest::Dropped => Ok(()),
+        ExtraOutputs::Unexpected | ExtraOutputs::Dropped => Ok(()),
     }
 }
 
 fn choose_by_name<'a>(
     outputs: &[TensorConfig],
     run_outputs: &'a [RunOutput],
-    rest: Rest,
+    extra: ExtraOutputs,
 ) -> Result<Vec<Option<&'a RunOutput>>, ModelError> {
     let paths = paths(run_outputs);
     let names = || match names_of(&paths).as_slice() {
@@ -183,14 +183,16 @@ fn choose_by_name<'a>(
     });
     let found = found.collect::<Result<Vec<usize>, _>>()?;
     let unexpected = (0..paths.len()).find(|index| !found.contains(index));
-    match (rest, unexpected) {
-        (Rest::Unexpected, Some(index)) => Err(ModelError::Failed(format!(
+    match (extra, unexpected) {
+        (ExtraOutputs::Unexpected, Some(index)) => Err(ModelError::Failed(format!(
             "the model returned '{}', which it did not return when it was loaded: list the outputs to serve \
              in config.pbtxt, of {}",
             display(&paths[index]),
             names()
         ))),
-        (Rest::Unexpected | Rest::Dropped, _) => Ok(found.iter().map(|&index| run_outputs.get(index)).collect()),
+        (ExtraOutputs::Unexpected | ExtraOutputs::Dropped, _) => {
+            Ok(found.iter().map(|&index| run_outputs.get(index)).collect())
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Builds the runner of a loaded module, and the plan of its instances.
 
-use weir_runtime::backend::{Device, Leeway, LoadError, ModelSource, Signature};
+use weir_runtime::backend::{Device, LoadError, ModelSource, ShapeTolerance, Signature};
 
 use crate::binding;
 use crate::cuda_streams::CudaStreams;
 use crate::infer::{self, Inferred};
 use crate::instance::Plan;
 use crate::module::Returned;
-use crate::outputs::{self, Rest};
+use crate::outputs::{self, ExtraOutputs};
 use crate::runner::{Gpu, Placement, Runner};
 use crate::settings::Settings;
 use crate::weights::LoadedModule;
@@ -39,7 +39,7 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
                 inputs: source.inputs.clone(),
                 outputs: source.outputs.clone(),
                 max_batch_size,
-                leeway: Leeway::None,
+                tolerance: ShapeTolerance::None,
             }))
         }
         Some(_) | None => infer::signature(source, runner, doubt),
@@ -49,13 +49,13 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
 /// Binds the signature's inputs to the module's arguments, and its outputs to the module's.
 pub(crate) fn bind(source: &ModelSource, runner: &Runner, signature: Signature) -> Result<Plan, LoadError> {
     let (module, name) = (&runner.module, &source.name);
-    let rest = match source.outputs.as_slice() {
-        [] => Rest::Unexpected,
-        [_, ..] => Rest::Dropped,
+    let extra = match source.outputs.as_slice() {
+        [] => ExtraOutputs::Unexpected,
+        [_, ..] => ExtraOutputs::Dropped,
     };
     Ok(Plan {
         binding: binding::inputs(name, module.arguments(), &signature.inputs)?,
-        outputs: outputs::bind(name, module.returned(), &signature.outputs, rest)?,
+        outputs: outputs::bind(name, module.returned(), &signature.outputs, extra)?,
         signature,
     })
 }

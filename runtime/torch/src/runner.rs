@@ -87,7 +87,7 @@ pub(crate) struct QueuedRun {
 impl Runner {
     /// Returns a runner whose runs do not change this module: a runner of a copy if the module writes to itself,
     /// otherwise `None`.
-    pub(crate) fn rehearsal(&self) -> Result<Option<Self>, Fault> {
+    pub(crate) fn warm_up_copy(&self) -> Result<Option<Self>, Fault> {
         if self.module.self_writes().reason().is_none() {
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use weir_protocol::{DataType, Parameters, Shape};
 use weir_runtime::backend::{
     Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, TensorConfig, WarmUpInput,
 };
-use weir_runtime::check_answer;
+use weir_runtime::check_output;
 
 use crate::complaints::Complaints;
 use crate::infer::sizes;
@@ -137,7 +137,7 @@ fn report_input(instance: &TorchInstance, columns: &[Column], (length, most_rows
     let part = |input: &TensorConfig| {
         let column = columns.iter().find(|column| *column.name == *input.name)?;
         let inner: Vec<i64> = column.shape.signed().skip(batches).collect();
-        Some(Part { shape: Shape::new(&inner).ok()?, ..column.parts.first()?.clone() })
+        Some(RequestTensor { shape: Shape::new(&inner).ok()?, ..column.parts.first()?.clone() })
     };
     let input = WarmUpInput { length, most_rows, row: instance.plan.signature.inputs.iter().map(part).collect() };
     report(&Report::WarmUp(WarmUpData::of(&input)));
@@ -188,7 +188,7 @@ fn run(
     };
     let batch = Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::new(Parameters::new()) }] };
     limited(rows, || {
-        let fresh = instance.rehearsal();
+        let fresh = instance.warm_up_copy();
         let fresh = fresh.map_err(|error| ModelError::Failed(error.to_string()))?;
         let answer = match fresh {
             Some(mut copy) => copy.run(&batch)?,
@@ -211,7 +211,8 @@ fn repeated(column: Column, rows: usize) -> Option<Column> {
     let dims: Vec<i64> = [rows as i64].into_iter().chain(inner).collect();
     let shape = Shape::new(&dims).ok()?;
     let part = column.parts.first()?;
-    let part = Part { shape: shape.clone(), datatype: part.datatype, data: Bytes::from(part.data.repeat(rows)) };
+    let part =
+        RequestTensor { shape: shape.clone(), datatype: part.datatype, data: Bytes::from(part.data.repeat(rows)) };
     Some(Column { shape, parts: vec![part], ..column })
 }
 

@@ -18,7 +18,7 @@ pub enum BodyEnd {
 /// Error of a body that ends too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body broke off before its end")]
-pub struct BrokenOff;
+pub struct IncompleteBody;
 
 impl BodyEnd {
     /// Returns how bodies of requests of this HTTP version end.
@@ -30,13 +30,13 @@ impl BodyEnd {
     /// Checks that a body which yields no more frames was received completely.
     ///
     /// # Errors
-    /// [`BrokenOff`] if the body is incomplete.
-    pub fn check(self, body: &impl Body) -> Result<(), BrokenOff> {
+    /// [`IncompleteBody`] if the body is incomplete.
+    pub fn check(self, body: &impl Body) -> Result<(), IncompleteBody> {
         let is_announced = body.size_hint().lower() > 0;
         let is_flagged = match self {
             Self::Framed => true,
             Self::Flagged => body.is_end_stream(),
         };
-        if is_flagged && !is_announced { Ok(()) } else { Err(BrokenOff) }
+        if is_flagged && !is_announced { Ok(()) } else { Err(IncompleteBody) }
     }
 }

@@ -48,7 +48,7 @@ impl<B> TimedBody<B> {
 
     /// Sets how the end of the body is recognised.
     #[must_use]
-    pub fn that_ends(self, end: BodyEnd) -> Self {
+    pub fn with_end(self, end: BodyEnd) -> Self {
         Self { end, ..self }
     }
 

@@ -15,7 +15,7 @@ pub struct ReservedPlaces(PortPlaces);
 /// The place of a connection, which may be exchanged for a reserved one. Clones share it; it is freed when the
 /// connection ends.
 #[derive(Clone, Debug)]
-pub struct HeldPlace(Arc<Mutex<Place>>);
+pub struct ConnectionPlace(Arc<Mutex<Place>>);
 
 impl ReservedPlaces {
     /// Returns as many places as `limits` allow, in total and per client.
@@ -25,7 +25,7 @@ impl ReservedPlaces {
     }
 }
 
-impl HeldPlace {
+impl ConnectionPlace {
     pub(crate) fn new(place: Place) -> Self {
         Self(Arc::new(Mutex::new(place)))
     }
@@ -69,10 +69,10 @@ mod tests {
     fn an_exchanged_place_becomes_free_on_the_port() {
         let client = "10.0.0.1".parse().unwrap();
         let (port, reserved) = (PortPlaces::new(1, &limits(1)), ReservedPlaces::new(&limits(1)));
-        let first = HeldPlace::new(port.try_give(client).unwrap());
+        let first = ConnectionPlace::new(port.try_give(client).unwrap());
         assert!(port.try_give(client).is_none());
         assert!(first.exchange(&reserved, client) && first.exchange(&reserved, client));
-        let second = HeldPlace::new(port.try_give(client).unwrap());
+        let second = ConnectionPlace::new(port.try_give(client).unwrap());
         assert!(!second.exchange(&reserved, client));
         drop(first);
         assert!(second.exchange(&reserved, client));

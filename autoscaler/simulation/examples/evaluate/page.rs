@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::json;
-use weir_simulation::{Contender, Mark, Scatter, Standard, scatter};
+use weir_simulation::{Contender, PolicyPoint, Scatter, Standard, scatter};
 
 use super::COLD_STARTS;
 use super::goals::goals;
@@ -51,10 +51,10 @@ pub(crate) fn write(root: &Path, all: &[Outcome]) -> Result<(), Box<dyn Error>> 
 fn diagrams(all: &[Outcome], cold_start: u64) -> Vec<Scatter> {
     let of = |trace: Standard| Scatter {
         title: format!("{trace}, starts of {cold_start} s"),
-        marks: all
+        points: all
             .iter()
             .filter(|one| (one.trace, one.cold_start) == (trace, cold_start))
-            .map(|one| Mark {
+            .map(|one| PolicyPoint {
                 name: one.policy.to_string(),
                 cost: one.times,
                 attainment: one.score.attainment,

@@ -9,20 +9,20 @@ use super::{escaped, short};
 pub struct Scatter {
     /// Title, with the trace and the start time.
     pub title: String,
-    /// One mark per policy.
-    pub marks: Vec<Mark>,
+    /// One point per policy.
+    pub points: Vec<PolicyPoint>,
 }
 
 /// A policy in a diagram.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
-    /// Name of the policy, written beside the mark.
+pub struct PolicyPoint {
+    /// Name of the policy, written beside the point.
     pub name: String,
     /// GPU time relative to the least possible.
     pub cost: f64,
     /// Share of requests in time.
     pub attainment: f64,
-    /// Colour of the mark in SVG notation.
+    /// Colour of the point in SVG notation.
     pub colour: &'static str,
 }
 
@@ -82,15 +82,15 @@ fn add(svg: &mut String, diagram: &Scatter, (left, top): (f64, f64)) {
         top - 10.0,
         escaped(&diagram.title),
     );
-    for mark in &diagram.marks {
-        let (x, y) = (left + along(mark.cost), top + down(mark.attainment));
+    for point in &diagram.points {
+        let (x, y) = (left + along(point.cost), top + down(point.attainment));
         let _ = writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            mark.colour,
+            point.colour,
             x + 6.0,
             y + 4.0,
-            escaped(&mark.name),
+            escaped(&point.name),
         );
     }
 }
@@ -117,8 +117,8 @@ mod tests {
         assert!(down(0.999) < down(0.99) && down(0.99) < down(0.5));
         assert_eq!((down(0.0), down(1.0)), (SIDE, 0.0));
         assert!(along(1.0) < along(2.0) && along(100.0) == SIDE);
-        let mark = Mark { name: "a".to_owned(), cost: 2.0, attainment: 0.99, colour: "#000" };
-        let svg = scatter(&[Scatter { title: "t".to_owned(), marks: vec![mark] }]);
+        let point = PolicyPoint { name: "a".to_owned(), cost: 2.0, attainment: 0.99, colour: "#000" };
+        let svg = scatter(&[Scatter { title: "t".to_owned(), points: vec![point] }]);
         assert_eq!(svg.matches("<circle").count(), 1);
     }
 }

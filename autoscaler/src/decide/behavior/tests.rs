@@ -46,7 +46,7 @@ impl Revision {
     }
 }
 
-fn rate(most: MostChange, period: u64) -> RatePolicy {
+fn rate(most: ChangeLimit, period: u64) -> RatePolicy {
     RatePolicy { most, period: Duration::from_secs(period) }
 }
 
@@ -71,7 +71,7 @@ fn down(rules: ScalingRules) -> ScalingBehavior {
 /// 10 % is 7.2 and is rounded up to 8. Below 40 replicas the first policy (Pods) applies and removes 4 at a time.
 #[test]
 fn the_policy_with_the_most_change_counts() {
-    let policies = [rate(MostChange::Pods(4), 60), rate(MostChange::Percent(10), 60)];
+    let policies = [rate(ChangeLimit::Pods(4), 60), rate(ChangeLimit::Percent(10), 60)];
     let mut revision = Revision::new(80, down(rules(0, &policies)));
     let seconds: [u64; 12] = std::array::from_fn(|i| i as u64 * 60);
     assert_eq!(revision.each(seconds, 10), [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16]);
@@ -79,7 +79,7 @@ fn the_policy_with_the_most_change_counts() {
 
 #[test]
 fn min_selects_the_policy_with_the_least_change() {
-    let policies = [rate(MostChange::Pods(5), 60), rate(MostChange::Percent(10), 60)];
+    let policies = [rate(ChangeLimit::Pods(5), 60), rate(ChangeLimit::Percent(10), 60)];
     let mut rules = rules(0, &policies);
     rules.select = PolicySelect::Min;
     let mut falling = Revision::new(100, down(rules.clone()));
@@ -124,7 +124,7 @@ fn the_highest_of_the_window_holds_a_fall_back() {
 
 #[test]
 fn the_lowest_of_the_window_holds_a_rise_back() {
-    let all = [rate(MostChange::Percent(1000), 15)];
+    let all = [rate(ChangeLimit::Percent(1000), 15)];
     let mut revision = Revision::new(2, up(rules(60, &all)));
     assert_eq!((revision.at(0, 8), revision.at(30, 5)), (2, 2));
     assert_eq!(revision.reason, "5 are needed, but autoScaling.behavior.scaleUp has a stabilization window of 60 s");
@@ -133,9 +133,9 @@ fn the_lowest_of_the_window_holds_a_rise_back() {
 
 #[test]
 fn replicas_removed_within_the_period_may_return_beyond_the_limit() {
-    let one = [rate(MostChange::Pods(1), 60)];
+    let one = [rate(ChangeLimit::Pods(1), 60)];
     let both =
-        ScalingBehavior { up: Some(rules(0, &one)), down: Some(rules(0, &[rate(MostChange::Percent(100), 15)])) };
+        ScalingBehavior { up: Some(rules(0, &one)), down: Some(rules(0, &[rate(ChangeLimit::Percent(100), 15)])) };
     let mut revision = Revision::new(10, both);
     assert_eq!((revision.at(0, 4), revision.at(10, 20)), (4, 11));
     assert_eq!(revision.reason, "20 are needed, but autoScaling.behavior.scaleUp allows no more in this period");
@@ -143,7 +143,7 @@ fn replicas_removed_within_the_period_may_return_beyond_the_limit() {
 
 #[test]
 fn a_change_by_others_is_the_start_of_the_next_change() {
-    let one = [rate(MostChange::Pods(1), 60)];
+    let one = [rate(ChangeLimit::Pods(1), 60)];
     let mut revision = Revision::new(3, up(rules(0, &one)));
     assert_eq!((revision.at(0, 20), revision.at(1, 20)), (4, 4));
     revision.replicas = 10;
@@ -154,7 +154,7 @@ fn a_change_by_others_is_the_start_of_the_next_change() {
 #[test]
 fn bounds_hold_at_once() {
     let mut slow = ScalingRules::default_down();
-    slow.policies = vec![rate(MostChange::Pods(1), 1800)];
+    slow.policies = vec![rate(ChangeLimit::Pods(1), 1800)];
     let mut revision = Revision::new(15, down(slow.clone()));
     revision.policy.max = Some(10);
     assert_eq!((revision.at(0, 2), revision.at(1, 2)), (10, 10));
@@ -181,7 +181,7 @@ fn a_change_within_the_tolerance_is_ignored() {
 
 #[test]
 fn only_disabled_holds_back_a_request_at_zero() {
-    let none = [rate(MostChange::Percent(100), 1800)];
+    let none = [rate(ChangeLimit::Percent(100), 1800)];
     let mut revision = Revision::new(0, up(rules(3600, &none)));
     assert_eq!((revision.at(0, 9), revision.at(1, 9)), (1, 1));
     let mut disabled = rules(0, &none);
@@ -193,7 +193,7 @@ fn only_disabled_holds_back_a_request_at_zero() {
 
 #[test]
 fn huge_values_and_stopped_clocks_do_no_harm() {
-    let huge = [rate(MostChange::Pods(u32::MAX), 1800), rate(MostChange::Percent(u32::MAX), 1)];
+    let huge = [rate(ChangeLimit::Pods(u32::MAX), 1800), rate(ChangeLimit::Percent(u32::MAX), 1)];
     let both = ScalingBehavior { up: Some(rules(0, &huge)), down: Some(rules(0, &huge)) };
     let mut revision = Revision::new(1, both);
     for second in [5, 5, 0, 5] {

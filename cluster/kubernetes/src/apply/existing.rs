@@ -8,7 +8,7 @@ use weir_cluster::{ClusterError, Desired, ServiceName};
 use super::Apis;
 use crate::Kubernetes;
 use crate::api::find;
-use crate::drift::{Existing, Made};
+use crate::drift::{Existing, ManagedObject};
 use crate::name_claim::claim_name;
 use crate::objects::{alias_names, check_owner};
 
@@ -46,7 +46,7 @@ impl Kubernetes {
         service: &ServiceName,
     ) -> Result<(), ClusterError>
     where
-        K: Made + Clone + std::fmt::Debug + DeserializeOwned,
+        K: ManagedObject + Clone + std::fmt::Debug + DeserializeOwned,
     {
         if known.get(K::KIND, name).is_some() {
             return Ok(());

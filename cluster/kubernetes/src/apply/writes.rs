@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use weir_cluster::{ClusterError, ServiceName, Workload};
 
-use super::Place;
+use super::ServiceState;
 use crate::api::{applied_form, find, put, put_value};
-use crate::drift::{Existing, Kind, Made, Mark, Role, WrittenObjects};
+use crate::drift::{Existing, Kind, ManagedObject, ObjectState, Role, WrittenObjects};
 use crate::held::wanted;
 use crate::objects::{AUTOSCALER, CONTROLLER};
 use crate::{Kubernetes, error};
@@ -17,8 +17,8 @@ use crate::{Kubernetes, error};
 /// Objects of a revision as the API server stores them.
 pub(super) struct RevisionMarks {
     pub(super) name: Box<str>,
-    pub(super) service: Mark,
-    pub(super) deployment: Mark,
+    pub(super) service: ObjectState,
+    pub(super) deployment: ObjectState,
 }
 
 impl RevisionMarks {
@@ -35,15 +35,15 @@ impl Kubernetes {
         api: &Api<K>,
         (service, existing): (&ServiceName, &Existing),
         object: &K,
-    ) -> Result<Mark, ClusterError>
+    ) -> Result<ObjectState, ClusterError>
     where
-        K: Made + Clone + std::fmt::Debug + DeserializeOwned,
+        K: ManagedObject + Clone + std::fmt::Debug + DeserializeOwned,
     {
         let name = object.name_any();
         let value = applied_form(object, &name)?;
         let known = existing.get(K::KIND, &name);
         let wanted = wanted(&value);
-        if let Some(same) = known.filter(|known| known.held == wanted) {
+        if let Some(same) = known.filter(|known| known.applied_digest == wanted) {
             return Ok(same.clone());
         }
         let stored = put_value(api, &value, &name, CONTROLLER).await?;
@@ -53,24 +53,24 @@ impl Kubernetes {
     /// Writes a Deployment. The autoscaler owns its number of replicas from the first write on.
     pub(super) async fn put_deployment(
         &self,
-        place: &Place,
+        state: &ServiceState,
         workload: &Workload,
         deployment: &Deployment,
-    ) -> Result<Mark, ClusterError> {
-        let api = &place.apis.deployments;
+    ) -> Result<ObjectState, ClusterError> {
+        let api = &state.apis.deployments;
         let name = workload.revision.as_str();
-        let Some(existing) = place.existing.get(Kind::Deployment, name) else {
-            return self.make_deployment(place, workload, deployment).await;
+        let Some(existing) = state.existing.get(Kind::Deployment, name) else {
+            return self.make_deployment(state, workload, deployment).await;
         };
         let same = only_this(deployment, existing);
-        let of = (workload.revision.service(), &place.existing);
-        let mark = self.put_unless_same(api, of, &same).await?;
+        let of = (workload.revision.service(), &state.existing);
+        let object = self.put_unless_same(api, of, &same).await?;
         match existing.role {
-            Role::Revision | Role::Alias | Role::OthersAlias | Role::OthersRevision => Ok(mark),
+            Role::Revision | Role::Alias | Role::OthersAlias | Role::OthersRevision => Ok(object),
             Role::HalfMade => {
                 let found = find(api, name).await?;
                 let replicas = found.and_then(|found| found.spec?.replicas);
-                self.let_go(api, workload, &mark, replicas.unwrap_or_default()).await
+                self.let_go(api, workload, &object, replicas.unwrap_or_default()).await
             }
         }
     }
@@ -79,11 +79,11 @@ impl Kubernetes {
     /// fields, gives up all of them except the number of replicas.
     async fn make_deployment(
         &self,
-        place: &Place,
+        state: &ServiceState,
         workload: &Workload,
         deployment: &Deployment,
-    ) -> Result<Mark, ClusterError> {
-        let api = &place.apis.deployments;
+    ) -> Result<ObjectState, ClusterError> {
+        let api = &state.apis.deployments;
         let name = workload.revision.as_str();
         let replicas = i32::try_from(workload.replicas).unwrap_or(i32::MAX);
         let mut first = deployment.clone();
@@ -92,9 +92,9 @@ impl Kubernetes {
         let service = workload.revision.service();
         let made = self.drift.lock().note(service, &made);
         let same = only_this(deployment, &made);
-        let of = (service, &place.existing);
-        let mark = self.put_unless_same(api, of, &same).await?;
-        self.let_go(api, workload, &mark, replicas).await
+        let of = (service, &state.existing);
+        let object = self.put_unless_same(api, of, &same).await?;
+        self.let_go(api, workload, &object, replicas).await
     }
 
     /// Reduces the fields that the autoscaler's manager owns in a Deployment to this number of replicas. If another
@@ -104,9 +104,9 @@ impl Kubernetes {
         &self,
         api: &Api<Deployment>,
         workload: &Workload,
-        made: &Mark,
+        made: &ObjectState,
         replicas: i32,
-    ) -> Result<Mark, ClusterError> {
+    ) -> Result<ObjectState, ClusterError> {
         let name = workload.revision.as_str();
         let only = json!({
             "apiVersion": "apps/v1",
@@ -132,7 +132,7 @@ impl Kubernetes {
 
 /// Returns a Deployment that can only replace this object (by its UID). If the object was deleted meanwhile, the write
 /// fails instead of creating one with an arbitrary number of replicas.
-fn only_this(deployment: &Deployment, existing: &Mark) -> Deployment {
+fn only_this(deployment: &Deployment, existing: &ObjectState) -> Deployment {
     let mut same = deployment.clone();
     same.metadata.uid = Some(existing.uid.to_string());
     same

@@ -21,11 +21,11 @@ pub(super) enum Claim {
 
 /// Version of a lease and the time at which it was first seen.
 #[derive(Debug, Default)]
-pub(super) struct Sighting {
+pub(super) struct LeaseObservation {
     seen: Option<(String, Instant)>,
 }
 
-impl Sighting {
+impl LeaseObservation {
     /// Returns whether the lease, as read at `now`, can be taken.
     pub(super) fn claim(&mut self, lease: &Lease, now: Instant) -> Claim {
         let Some(spec) = lease.spec.as_ref().filter(|spec| has_holder(spec.holder_identity.as_deref())) else {

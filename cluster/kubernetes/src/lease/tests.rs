@@ -18,31 +18,31 @@ fn stored(identity: &str, version: &str) -> LeaseObject {
 
 #[test]
 fn a_lease_is_held_while_it_changes() {
-    let mut sighting = Sighting::default();
+    let mut observation = LeaseObservation::default();
     let start = some_time();
     for second in 0..60 {
         let lease = stored("other", &second.to_string());
         let now = start + Duration::from_secs(second * 10);
-        assert_eq!(sighting.claim(&lease, now), Claim::Held);
+        assert_eq!(observation.claim(&lease, now), Claim::Held);
     }
 }
 
 #[test]
 fn a_silent_holder_loses_the_lease() {
-    let mut sighting = Sighting::default();
+    let mut observation = LeaseObservation::default();
     let start = some_time();
     let lease = stored("other", "1");
-    assert_eq!(sighting.claim(&lease, start), Claim::Held);
-    assert_eq!(sighting.claim(&lease, start + HELD_FOR), Claim::Held);
+    assert_eq!(observation.claim(&lease, start), Claim::Held);
+    assert_eq!(observation.claim(&lease, start + HELD_FOR), Claim::Held);
     let later = start + HELD_FOR + Duration::from_millis(1);
-    assert_eq!(sighting.claim(&lease, later), Claim::Free);
+    assert_eq!(observation.claim(&lease, later), Claim::Free);
 }
 
 #[test]
 fn a_released_lease_is_free_at_once() {
     let lease = released(stored("other", "1"));
-    assert_eq!(Sighting::default().claim(&lease, some_time()), Claim::Free);
-    assert_eq!(Sighting::default().claim(&LeaseObject::default(), some_time()), Claim::Free);
+    assert_eq!(LeaseObservation::default().claim(&lease, some_time()), Claim::Free);
+    assert_eq!(LeaseObservation::default().claim(&LeaseObject::default(), some_time()), Claim::Free);
 }
 
 #[test]
@@ -70,8 +70,8 @@ async fn a_request_without_an_answer_times_out() {
         name: "weir-controller".to_owned(),
         identity: "a".to_owned(),
     };
-    let mut sighting = Sighting::default();
-    let asked = holder.try_acquire(&mut sighting);
+    let mut observation = LeaseObservation::default();
+    let asked = holder.try_acquire(&mut observation);
     let told = tokio::time::timeout(2 * ANSWERED_WITHIN, asked).await;
     let told = told.unwrap();
     let is_told = matches!(told, Err(ClusterError::Unavailable { .. }));

@@ -28,7 +28,7 @@ pub use storage::check_storage_uri;
 
 /// Properties of the place where a revision's pods run that shape the pods.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct PodContext {
     /// Pod Security Standard that the namespace enforces.
     pub(crate) enforced: Enforced,
     /// Metadata of the InferenceService.
@@ -42,13 +42,13 @@ pub(crate) struct Place {
 pub(crate) fn complete(
     stored: &StoredRevision,
     options: &Options,
-    place: &Place,
+    context: &PodContext,
 ) -> Result<PodTemplateSpec, ClusterError> {
     let mut template = stored.template.read();
     let service = stored.revision.service();
     let metadata = template.metadata.get_or_insert_default();
     inference_service::label(metadata, service);
-    inherited::add(metadata, &place.service);
+    inherited::add(metadata, &context.service);
     let own = labels(&stored.revision);
     metadata.labels.get_or_insert_default().extend(own);
     let annotations = metadata.annotations.clone().unwrap_or_default();
@@ -65,7 +65,7 @@ pub(crate) fn complete(
     graceful_stop::pause(pod);
     storage::provide(stored, &annotations, pod, options)?;
     default_fields::set(pod, options);
-    pod_security::restrict(pod, place.enforced);
+    pod_security::restrict(pod, context.enforced);
     Ok(template)
 }
 

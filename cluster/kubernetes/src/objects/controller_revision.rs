@@ -33,13 +33,13 @@ struct RevisionData {
     identity: String,
     template: PodTemplateSpec,
     #[serde(default)]
-    storage: Vec<Place>,
+    storage: Vec<StoredModel>,
     pod: PodTemplateSpec,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct StoredModel {
     uri: String,
     mount_path: String,
 }
@@ -54,14 +54,14 @@ pub(crate) fn controller_revision(
 ) -> Result<ControllerRevision, ClusterError> {
     let stored = &kept.stored;
     let revision = &stored.revision;
-    let places = stored
+    let models = stored
         .storage
         .iter()
-        .map(|storage| Place { uri: storage.uri.to_string(), mount_path: storage.mount_path.to_string() });
+        .map(|storage| StoredModel { uri: storage.uri.to_string(), mount_path: storage.mount_path.to_string() });
     let mut data = serde_json::to_value(RevisionData {
         identity: stored.identity.to_string(),
         template: stored.template.read(),
-        storage: places.collect(),
+        storage: models.collect(),
         pod: kept.pod.clone(),
     })
     .map_err(|e| error::unwritable(revision, e))?;
@@ -86,9 +86,9 @@ pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn 
     let namespace = object.namespace().unwrap_or_default();
     let data = object.data.as_ref().ok_or("it has no data")?;
     let data: RevisionData = serde_json::from_value(data.0.clone())?;
-    let places = data.storage.into_iter().map(|place| Storage {
-        uri: place.uri.into(),
-        mount_path: place.mount_path.into(),
+    let models = data.storage.into_iter().map(|model| Storage {
+        uri: model.uri.into(),
+        mount_path: model.mount_path.into(),
         claims: None,
     });
     Ok(KeptRevision {
@@ -97,7 +97,7 @@ pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn 
             revision: RevisionName::parse(&namespace, &object.name_any())?,
             identity: Identity::from_label(&data.identity),
             template: data.template.into(),
-            storage: places.collect(),
+            storage: models.collect(),
         },
         pod: data.pod,
     })

@@ -31,7 +31,7 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
 }
 
 fn completed(workload: &Workload) -> Result<PodTemplateSpec, ClusterError> {
-    complete(&StoredRevision::of(workload), &Options::default(), &Place::default())
+    complete(&StoredRevision::of(workload), &Options::default(), &PodContext::default())
 }
 
 fn objects(workload: &Workload, owner: Option<&OwnerReference>) -> RevisionObjects {

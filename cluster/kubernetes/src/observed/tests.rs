@@ -6,7 +6,7 @@ use weir_cluster::{Destination, FailureReport, Outlook, ReadyCall, ScalingPolicy
 
 use super::*;
 use crate::Options;
-use crate::objects::{Place, RevisionObjects, aliases, complete};
+use crate::objects::{PodContext, RevisionObjects, aliases, complete};
 use crate::stored::StoredRevision;
 
 fn service() -> ServiceName {
@@ -33,7 +33,7 @@ fn workload() -> Workload {
 }
 
 fn objects() -> RevisionObjects {
-    let pod = complete(&StoredRevision::of(&workload()), &Options::default(), &Place::default()).unwrap();
+    let pod = complete(&StoredRevision::of(&workload()), &Options::default(), &PodContext::default()).unwrap();
     RevisionObjects::of(&workload(), pod, None).unwrap()
 }
 

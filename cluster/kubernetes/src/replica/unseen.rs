@@ -57,7 +57,7 @@ impl Unseen {
     }
 
     /// Adds the failure to the replica of the pod while it is pending.
-    pub(crate) fn told(&self, mut replica: Replica, now: u64) -> Replica {
+    pub(crate) fn with_failure(&self, mut replica: Replica, now: u64) -> Replica {
         if replica.phase == Phase::Pending {
             replica.failure = replica.failure.or_else(|| self.failure(now));
         }

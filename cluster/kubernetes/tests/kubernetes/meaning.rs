@@ -91,7 +91,7 @@ async fn a_template_completed_by_the_api_server_has_the_same_meaning() {
     let written = template();
     let completed = stored(&deployments, &written).await;
     assert_ne!(completed, read(&written));
-    assert!(completed.means(&read(&written)), "{}\n{}", completed.as_str(), read(&written).as_str());
+    assert!(completed.is_equivalent(&read(&written)), "{}\n{}", completed.as_str(), read(&written).as_str());
 }
 
 #[tokio::test]
@@ -126,12 +126,12 @@ async fn quantities_compare_as_on_the_api_server() {
     let mut all = Vec::new();
     for amount in amounts {
         let stored = stored(&deployments, &with(amount)).await;
-        assert!(stored.means(&read(&with(amount))), "{amount}");
+        assert!(stored.is_equivalent(&read(&with(amount))), "{amount}");
         all.push((amount, stored));
     }
     let equal = |one: &str, other: &str| {
         let find = |amount| &all.iter().find(|(text, _)| *text == amount).unwrap().1;
-        find(one).means(find(other))
+        find(one).is_equivalent(find(other))
     };
     for (one, other) in [("1Gi", "1024Mi"), ("1Gi", "1073741824"), ("1e9", "1G"), ("0.1", "100m"), ("100u", "1m")] {
         assert!(equal(one, other), "{one} {other}");

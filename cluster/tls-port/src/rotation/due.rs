@@ -11,7 +11,7 @@ pub(crate) enum Due {
     /// Nothing: the current pair is still good.
     Nothing,
     /// Create a first pair, because there is no usable one.
-    Anew,
+    Create,
     /// Create the pair that will follow the current one.
     Next,
     /// Start to use the next pair.
@@ -27,13 +27,13 @@ pub(crate) fn due(
     trusted_for: Option<Duration>,
     settle: Duration,
 ) -> Due {
-    let Some(pairs) = pairs else { return Due::Anew };
+    let Some(pairs) = pairs else { return Due::Create };
     let next = pairs.next.as_ref().filter(|next| is_usable(next, names, now));
     let is_settled = trusted_for.is_some_and(|time| time >= settle);
     let is_usable = is_usable(&pairs.current, names, now);
     match next {
         Some(_) if is_settled || !is_usable => Due::Switch,
-        None if !is_usable => Due::Anew,
+        None if !is_usable => Due::Create,
         None if is_late(&pairs.current, now) => Due::Next,
         Some(_) | None => Due::Nothing,
     }
@@ -82,12 +82,12 @@ mod tests {
     fn a_pair_is_followed_after_two_thirds_of_its_life() {
         let pairs = Pairs::of(pair(0));
         let at = |now| due(Some(&pairs), &names(), now, Some(SETTLE), SETTLE);
-        assert_eq!(due(None, &names(), 0, None, SETTLE), Due::Anew);
+        assert_eq!(due(None, &names(), 0, None, SETTLE), Due::Create);
         assert_eq!(at(599), Due::Nothing);
         assert_eq!(at(600), Due::Next);
-        assert_eq!(at(900), Due::Anew);
+        assert_eq!(at(900), Due::Create);
         let other = due(Some(&pairs), &["b".to_owned()], 1, None, SETTLE);
-        assert_eq!(other, Due::Anew);
+        assert_eq!(other, Due::Create);
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         let at = |now| due(Some(&pairs), &names(), now, Some(SETTLE), SETTLE);
         assert_eq!(at(999_400), Due::Nothing);
         assert_eq!(at(1_000_000 - SKEW.as_secs()), Due::Nothing);
-        assert_eq!(at(1_000_000 - SKEW.as_secs() - 1), Due::Anew);
+        assert_eq!(at(1_000_000 - SKEW.as_secs() - 1), Due::Create);
     }
 
     #[test]
@@ -131,12 +131,12 @@ mod tests {
                 let step = due(pairs.as_ref(), &names(), now, trusted_for, SETTLE);
                 pairs = match (step, pairs) {
                     (Due::Nothing, pairs) => pairs,
-                    (Due::Anew, _) => Some(Pairs::of(pair(now))),
+                    (Due::Create, _) => Some(Pairs::of(pair(now))),
                     (Due::Next, pairs) => pairs.map(|pairs| pairs.with_next(pair(now))),
                     (Due::Switch, pairs) => pairs.map(Pairs::switched),
                 };
                 let pairs = pairs.as_ref().unwrap();
-                prop_assert!(was_first || step != Due::Anew);
+                prop_assert!(was_first || step != Due::Create);
                 prop_assert!((pairs.current.begins..pairs.current.ends).contains(&now));
                 if let Some((bundle, _)) = &trusted {
                     prop_assert!(bundle.contains(&pairs.current.authority));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 use weir_protocol::grpc::proto::{ModelInferRequest, ModelInferResponse};
 
-use crate::replica::{Seen, TestBody, full};
+use crate::replica::{Observed, TestBody, full};
 
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
@@ -131,7 +131,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> Vec<f64> {
 }
 
 /// Returns the largest number of rows in one request.
-pub(crate) fn most_rows(seen: &Seen) -> usize {
+pub(crate) fn most_rows(seen: &Observed) -> usize {
     let bodies = seen.bodies.lock();
     bodies.iter().map(rows_of).max().unwrap()
 }

@@ -10,7 +10,7 @@ use super::super::{Limits, RestError};
 use super::output::SharedParameters;
 use super::shape::Dims;
 use super::{once, shape};
-use crate::json::{Mark, Reader};
+use crate::json::{ReadPosition, Reader};
 use crate::{DataType, Shape, SharedRange};
 
 /// An input as described by the JSON.
@@ -50,7 +50,7 @@ enum DataMember {
     /// Already parsed, because name, datatype and shape came before the data.
     Parsed(Bytes),
     /// Position at which the data was skipped, to be parsed once datatype and shape are known.
-    Deferred(Mark),
+    Deferred(ReadPosition),
 }
 
 const OBJECT: &str = "input";
@@ -107,9 +107,9 @@ impl InputDraft<'_> {
             let decoder = DataDecoder { name, field: "data", datatype, max_bytes: limits.max_json };
             return Ok(DataMember::Parsed(decoder.decode_array(reader, &shape)?));
         }
-        let mark = reader.mark();
+        let position = reader.position();
         reader.skip_unchecked().field("data")?;
-        Ok(DataMember::Deferred(mark))
+        Ok(DataMember::Deferred(position))
     }
 
     fn finish(self, text: &[u8], limits: &Limits) -> Result<InputHead, RestError> {
@@ -123,9 +123,9 @@ impl InputDraft<'_> {
         source?;
         let data = match (self.data, self.binary, self.shared.range()) {
             (Some(DataMember::Parsed(bytes)), _, _) => InputData::Json(bytes),
-            (Some(DataMember::Deferred(mark)), _, _) => {
+            (Some(DataMember::Deferred(position)), _, _) => {
                 let decoder = DataDecoder { name: &name, field: "data", datatype, max_bytes: limits.max_json };
-                let mut reader = Reader::resume(text, mark);
+                let mut reader = Reader::resume(text, position);
                 InputData::Json(decoder.decode_array(&mut reader, &shape)?)
             }
             (None, Some(size), _) => InputData::Blob(size),

@@ -4,7 +4,7 @@
 use weir_fuzz::{FuzzRng, mutate};
 use weir_protocol::DataType;
 
-use crate::backend::{Leeway, Signature, TensorConfig};
+use crate::backend::{ShapeTolerance, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin, to_json};
 
 /// Default duration in seconds: enough to reach every rule many times, and short enough for every test run.
@@ -62,8 +62,12 @@ fn exercise(config: Option<ModelConfig>) {
     assert_eq!(again.inputs, config.inputs);
     let tensor =
         TensorConfig { name: "x".to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false };
-    let signature =
-        Signature { inputs: vec![tensor.clone()], outputs: vec![tensor], max_batch_size: 4, leeway: Leeway::None };
+    let signature = Signature {
+        inputs: vec![tensor.clone()],
+        outputs: vec![tensor],
+        max_batch_size: 4,
+        tolerance: ShapeTolerance::None,
+    };
     let _ = config.clone().complete(&signature);
     let _ = config.place(&[0, 1]);
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use crate::backend::{
-    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, Started,
+    Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, Started,
 };
 use crate::engine::Engine;
 use crate::error::ServeError;
@@ -34,7 +34,7 @@ struct DeviceSide {
 
 struct Copied {
     device: Arc<DeviceSide>,
-    answer: Result<Answer, ModelError>,
+    answer: Result<BatchOutput, ModelError>,
 }
 
 impl Model for Slow {
@@ -50,7 +50,7 @@ impl Model for Slow {
 struct SlowInstance(Arc<DeviceSide>);
 
 impl Instance for SlowInstance {
-    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
         self.0.alone.lock().push(batch.rows);
         add_one(batch)
     }
@@ -69,7 +69,7 @@ impl Instance for SlowInstance {
 }
 
 impl Pending for Copied {
-    fn finish(self: Box<Self>) -> Result<Answer, ModelError> {
+    fn finish(self: Box<Self>) -> Result<BatchOutput, ModelError> {
         self.device.verdicts.lock().recv().unwrap()?;
         self.answer
     }

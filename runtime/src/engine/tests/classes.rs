@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use futures_util::poll;
 use weir_protocol::{Delivery, InferRequest, RequestedOutput};
 
-use crate::backend::{Answer, Batch, ModelError};
+use crate::backend::{Batch, BatchOutput, ModelError};
 
 use super::fake::{Fake, Running, answer, request};
 
@@ -15,7 +15,7 @@ use super::fake::{Fake, Running, answer, request};
 const MANY: i64 = 100_000;
 
 /// Returns rows of ascending scores.
-fn rising(batch: &Batch) -> Result<Answer, ModelError> {
+fn rising(batch: &Batch) -> Result<BatchOutput, ModelError> {
     let row = 0..MANY as i32;
     let all: Vec<i32> = (0..batch.rows).flat_map(|_| row.clone()).collect();
     Ok(answer(&[batch.rows as i64, MANY], &all))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature};
+use crate::backend::{Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Signature};
 use crate::engine::Engine;
 use crate::error::ServeError;
 use crate::statistics::Reason;
@@ -15,7 +15,7 @@ const POISON: i32 = 13;
 
 /// Sends eight requests that share a batch behind a running one; returns the answers of the eight.
 async fn eight(
-    script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
+    script: impl Fn(&Batch) -> Result<BatchOutput, ModelError> + Send + Sync + 'static,
 ) -> (Running, Vec<Result<Vec<i32>, ServeError>>) {
     let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
@@ -113,7 +113,7 @@ async fn answers_of_the_wrong_shape_fail_only_their_requests() {
         (answer(&[1, 1], &[7]), "has not one row for each of the batch's 2"),
         (answer(&[3, 1], &[7; 3]), "has not one row for each of the batch's 2"),
         (answer(&[2], &[7; 2]), ""),
-        (Answer { outputs: Vec::new(), ..answer(&[1], &[7]) }, "the model returned no output 'y'"),
+        (BatchOutput { outputs: Vec::new(), ..answer(&[1], &[7]) }, "the model returned no output 'y'"),
     ] {
         let running = Fake::new(move |batch| {
             if inputs(batch) == [POISON; 2] {

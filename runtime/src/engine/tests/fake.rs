@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::{
-    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Part, Signature, TensorConfig,
-    Timing, WarmUp, WarmUpInput,
+    Affinity, Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, RequestTensor, ShapeTolerance,
+    Signature, TensorConfig, Timing, WarmUp, WarmUpInput,
 };
 use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use crate::error::ServeError;
@@ -20,7 +20,7 @@ use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, 
 use weir_serve::byte_budget::ByteBudget;
 
 /// The function that a run calls.
-pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
+pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<BatchOutput, ModelError> + Send + Sync>;
 
 /// Timeout that is longer than any test needs on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,13 +41,13 @@ struct FakeInstance {
 
 impl Fake {
     /// A model with `y = script(x)` for INT32 rows of one element.
-    pub(crate) fn new(script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(script: impl Fn(&Batch) -> Result<BatchOutput, ModelError> + Send + Sync + 'static) -> Self {
         Self {
             signature: Signature {
                 inputs: vec![tensor("x", &[1])],
                 outputs: vec![tensor("y", &[1])],
                 max_batch_size: 8,
-                leeway: Leeway::None,
+                tolerance: ShapeTolerance::None,
             },
             script: Arc::new(script),
             runs: Arc::default(),
@@ -95,7 +95,7 @@ impl Model for Fake {
 }
 
 impl Instance for FakeInstance {
-    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
         self.runs.lock().push(batch.rows);
         (self.script)(batch)
     }
@@ -232,14 +232,14 @@ pub(crate) fn inputs(batch: &Batch) -> Vec<i32> {
     parts.flat_map(|part| numbers(&part.data)).collect()
 }
 
-pub(crate) fn answer(shape: &[i64], values: &[i32]) -> Answer {
+pub(crate) fn answer(shape: &[i64], values: &[i32]) -> BatchOutput {
     let shape = Shape::new(shape).unwrap();
     let y = Tensor::new("y".to_owned(), DataType::Int32, shape, bytes(values)).unwrap();
-    Answer { outputs: vec![y], parameters: Vec::new(), timing: Timing::default() }
+    BatchOutput { outputs: vec![y], parameters: Vec::new(), timing: Timing::default() }
 }
 
 /// A script that computes `y = x + 1`.
-pub(crate) fn add_one(batch: &Batch) -> Result<Answer, ModelError> {
+pub(crate) fn add_one(batch: &Batch) -> Result<BatchOutput, ModelError> {
     let values: Vec<i32> = inputs(batch).iter().map(|x| x + 1).collect();
     Ok(answer(&[batch.rows as i64, 1], &values))
 }
@@ -250,7 +250,7 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
 
 /// Warm-up runs of `x = 0`, in batches of up to this many rows.
 pub(crate) fn warm_up_on_zeros(most_rows: usize) -> WarmUp {
-    let row = Part { shape: Shape::new(&[1]).unwrap(), datatype: DataType::Int32, data: bytes(&[0]) };
+    let row = RequestTensor { shape: Shape::new(&[1]).unwrap(), datatype: DataType::Int32, data: bytes(&[0]) };
     WarmUp::On(Arc::new([WarmUpInput { length: None, row: vec![Some(row)], most_rows }]))
 }
 

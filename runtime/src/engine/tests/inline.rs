@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crate::backend::{Affinity, Answer, Batch, ModelError};
+use crate::backend::{Affinity, Batch, BatchOutput, ModelError};
 use crate::error::ServeError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -69,7 +69,7 @@ fn on_reactor(runs: &Arc<Mutex<Vec<bool>>>) -> impl Fn() + Send + Sync + use<> {
 /// An engine whose batch sizes were measured.
 fn may_run(
     affinity: Affinity,
-    script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
+    script: impl Fn(&Batch) -> Result<BatchOutput, ModelError> + Send + Sync + 'static,
 ) -> Running {
     let mut fake = Fake::new(script);
     fake.affinity = affinity;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Batch, Leeway, ModelError, Signature};
+use crate::backend::{Batch, ModelError, ShapeTolerance, Signature};
 use crate::engine::Inferred;
 use parking_lot::Mutex;
 
@@ -47,7 +47,7 @@ fn ragged() -> (Running, Blocker, Seen) {
         inputs: vec![tensor("x", &[-1])],
         outputs: vec![tensor("y", &[-1])],
         max_batch_size: 8,
-        leeway: Leeway::None,
+        tolerance: ShapeTolerance::None,
     };
     let running = fake.start(|spec| spec.interface.padding = Some(padding(&[4, 8], 9.0)));
     (running, blocker, seen)

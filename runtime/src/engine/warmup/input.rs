@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_protocol::{Parameters, Shape};
 
-use crate::backend::{Part, WarmUpInput};
+use crate::backend::{RequestTensor, WarmUpInput};
 use crate::interface::Interface;
 use crate::job::{Job, Length};
 
 /// Returns a job of `rows` equal rows; `None` if the tensors would be too large.
 pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Option<Job> {
     let batches = interface.signature.max_batch_size > 0;
-    let part = |row: &Option<Part>| match row {
+    let part = |row: &Option<RequestTensor>| match row {
         None => Some(None),
         Some(row) if batches => repeated(row, rows).map(Some),
         Some(row) => Some(Some(row.clone())),
@@ -23,7 +23,11 @@ pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Op
 }
 
 /// Returns the row repeated `rows` times, with the batch dimension first.
-fn repeated(row: &Part, rows: usize) -> Option<Part> {
+fn repeated(row: &RequestTensor, rows: usize) -> Option<RequestTensor> {
     let dims: Vec<i64> = [rows as i64].into_iter().chain(row.shape.signed()).collect();
-    Some(Part { shape: Shape::new(&dims).ok()?, datatype: row.datatype, data: Bytes::from(row.data.repeat(rows)) })
+    Some(RequestTensor {
+        shape: Shape::new(&dims).ok()?,
+        datatype: row.datatype,
+        data: Bytes::from(row.data.repeat(rows)),
+    })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use weir_batcher::Recall;
+use weir_batcher::BatchCallers;
 
 use crate::engine::JobResult;
 use crate::error::ServeError;
@@ -20,7 +20,7 @@ pub(in crate::engine) struct InstanceWatch {
 struct WatchState {
     runs: Vec<Run>,
     /// Batches that were pulled from the queue and are not answered yet, with a handle to answer their callers.
-    taken: Vec<(u64, Recall<Job, JobResult>)>,
+    taken: Vec<(u64, BatchCallers<Job, JobResult>)>,
     next: u64,
     longest: Duration,
 }
@@ -75,10 +75,10 @@ pub(in crate::engine) struct TakenGuard<'a> {
 
 impl InstanceWatch {
     /// Records a batch that was pulled from the queue.
-    pub(in crate::engine) fn take(&self, recall: Recall<Job, JobResult>) -> TakenGuard<'_> {
+    pub(in crate::engine) fn take(&self, callers: BatchCallers<Job, JobResult>) -> TakenGuard<'_> {
         let mut state = self.state.lock();
         let number = state.number();
-        state.taken.push((number, recall));
+        state.taken.push((number, callers));
         TakenGuard { watch: self, number }
     }
 
@@ -132,8 +132,8 @@ impl InstanceWatch {
 
     /// Answers all requests in the instance's batches with an error.
     pub(super) fn answer_callers(&self, error: &ServeError) {
-        for (_, recall) in &self.state.lock().taken {
-            recall.answer(|| Err(error.clone()));
+        for (_, callers) in &self.state.lock().taken {
+            callers.answer(|| Err(error.clone()));
         }
     }
 }

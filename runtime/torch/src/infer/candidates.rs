@@ -106,12 +106,12 @@ fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
     };
     let own: Vec<Vec<Hint>> = arguments.iter().map(|argument| own(argument)).collect();
     let shaped = |hints: &&Vec<Hint>| hints.iter().any(|hint| !hint.sizes.is_empty());
-    let companions: Vec<Pattern> =
+    let other_rows: Vec<Pattern> =
         own.iter().filter(shaped).filter_map(|hints| patterns::of("", hints, &[]).into_iter().next()).collect();
     let of_argument = |(argument, hints): (&&Argument, &Vec<Hint>)| match argument.kind {
         ArgumentKind::Strings => vec![Pattern::strings()],
         ArgumentKind::TensorList => {
-            let mut patterns = patterns::of(&argument.name, hints, &companions);
+            let mut patterns = patterns::of(&argument.name, hints, &other_rows);
             // Detectors take lists of images.
             patterns.sort_by_key(|pattern| pattern.dims.len() != IMAGE_RANK);
             patterns
@@ -120,7 +120,7 @@ fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
         | ArgumentKind::TensorDict
         | ArgumentKind::Scalar(_)
         | ArgumentKind::Numbers(_)
-        | ArgumentKind::Other => patterns::of(&argument.name, hints, &companions),
+        | ArgumentKind::Other => patterns::of(&argument.name, hints, &other_rows),
     };
     arguments.iter().zip(&own).map(of_argument).collect()
 }

@@ -24,7 +24,7 @@ use super::trial::Trial;
 use crate::remark::Remark;
 use crate::runner::{Placement, RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
-use rows::{Companions, Increase, Row};
+use rows::{Increase, OtherRows, Row};
 
 /// CPU time after which only the [`MUST`] batches are run. If time grows with the number of rows, a model that takes 42
 /// ms per row runs only these; one that takes 2.3 ms runs all 26, which have 209 rows if the largest batch has 32.
@@ -59,12 +59,12 @@ impl Dependence {
     }
 }
 
-/// A batch to try: the row under test is at index `place`, between rows of the kind `companions`.
+/// A batch to try: the row under test is at index `place`, between rows of the kind `other_rows`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
     rows: usize,
     place: usize,
-    companions: Companions,
+    other_rows: OtherRows,
 }
 
 /// Checks that the answer to a row is the same in every batch of up to `max_batch_size` rows.
@@ -133,11 +133,11 @@ fn check_on_device(
 /// Makes runs with a subject row larger than the usual small one. A model that rounds to whole numbers turns a small
 /// row into zeros, which would hide the effect of the other rows.
 fn check_medium(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
-    let all = [Companions::Large, Companions::Zeros, Companions::Alike];
-    let cases = all.map(|companions| Case { rows: 2.min(max_batch_size), place: 1, companions });
+    let all = [OtherRows::Large, OtherRows::Zeros, OtherRows::Alike];
+    let cases = all.map(|other_rows| Case { rows: 2.min(max_batch_size), place: 1, other_rows });
     let increase = Increase::none(trial.inputs().len());
     let mut test = Test::new(trial.on(trial.inputs()), runner, increase);
-    test.subject = Companions::Medium;
+    test.subject = OtherRows::Medium;
     // Larger sums differ more when they are added in another order, so only batches of one size are compared.
     for case in cases {
         match test.compare(case, None) {
@@ -228,21 +228,21 @@ pub(crate) fn unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&st
 /// Returns the batches to try, the most telling first.
 fn cases(max_batch_size: usize) -> Vec<Case> {
     let largest = max_batch_size.min(LARGEST);
-    let all = [Companions::Alike, Companions::Zeros, Companions::Large];
+    let all = [OtherRows::Alike, OtherRows::Zeros, OtherRows::Large];
     let first = [
-        (3, 1, Companions::Alike),
-        (3, 1, Companions::Large),
-        (2, 1, Companions::Alike),
-        (2, 1, Companions::NotANumber),
-        (2, 0, Companions::Negative),
-        (2, 0, Companions::LargeNegative),
+        (3, 1, OtherRows::Alike),
+        (3, 1, OtherRows::Large),
+        (2, 1, OtherRows::Alike),
+        (2, 1, OtherRows::NotANumber),
+        (2, 0, OtherRows::Negative),
+        (2, 0, OtherRows::LargeNegative),
     ];
     let places = [(2, 1), (8, 4), (3, 1), (2, 0), (8, 7), (largest, largest / 2)];
-    let others = places.into_iter().flat_map(|(rows, place)| all.map(|companions| (rows, place, companions)));
-    let sizes = SIZES.map(|rows| (rows, rows / 2, Companions::Alike));
+    let others = places.into_iter().flat_map(|(rows, place)| all.map(|other_rows| (rows, place, other_rows)));
+    let sizes = SIZES.map(|rows| (rows, rows / 2, OtherRows::Alike));
     let mut cases = Vec::new();
-    for (rows, place, companions) in first.into_iter().chain(others).chain(sizes) {
-        let case = Case { rows, place, companions };
+    for (rows, place, other_rows) in first.into_iter().chain(others).chain(sizes) {
+        let case = Case { rows, place, other_rows };
         if (2..=largest).contains(&rows) && !cases.contains(&case) {
             cases.push(case);
         }
@@ -252,9 +252,8 @@ fn cases(max_batch_size: usize) -> Vec<Case> {
 
 /// Returns the batches to try with larger integers.
 fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
-    let all =
-        [(3, 1, Companions::Large), (3, 1, Companions::Alike), (2, 0, Companions::Large), (2, 0, Companions::Zeros)];
-    let cases = all.map(|(rows, place, companions)| Case { rows, place, companions });
+    let all = [(3, 1, OtherRows::Large), (3, 1, OtherRows::Alike), (2, 0, OtherRows::Large), (2, 0, OtherRows::Zeros)];
+    let cases = all.map(|(rows, place, other_rows)| Case { rows, place, other_rows });
     let fits = |case: &Case| case.rows <= max_batch_size;
     cases.into_iter().filter(fits).collect()
 }
@@ -265,7 +264,7 @@ struct Test<'a> {
     runner: &'a Runner,
     reach: Increase,
     /// The elements of the row under test.
-    subject: Companions,
+    subject: OtherRows,
     /// Outputs of the row under test in the first batch of each size and position.
     seen: Vec<(Case, Vec<RowOutput>)>,
     /// True once two rows had different outputs. A model with the same outputs for all rows cannot be tested.
@@ -279,7 +278,7 @@ impl<'a> Test<'a> {
             trial,
             runner,
             reach,
-            subject: Companions::Subject,
+            subject: OtherRows::Subject,
             seen: Vec::new(),
             informative: false,
             spent: Duration::ZERO,
@@ -302,7 +301,7 @@ impl<'a> Test<'a> {
 
     /// Runs the row alone, twice: a model that uses random numbers gives different outputs each time.
     fn alone(&mut self) -> Result<Vec<RowOutput>, Dependence> {
-        let row = self.row(1, Companions::Subject)?;
+        let row = self.row(1, OtherRows::Subject)?;
         let first = self.run(&[&row]).map_err(Dependence::Failed)?;
         let alone = split(&first, 1)?.remove(0);
         let again = self.run(&[&row]).map_err(Dependence::Failed)?;
@@ -317,7 +316,7 @@ impl<'a> Test<'a> {
     fn compare(&mut self, case: Case, alone: Option<&[RowOutput]>) -> Result<(), Dependence> {
         let rows = (0..case.rows).map(|at| match at {
             at if at == case.place => self.row(1, self.subject),
-            at => self.row(2 * at, case.companions),
+            at => self.row(2 * at, case.other_rows),
         });
         let rows = rows.collect::<Result<Vec<Row>, _>>()?;
         let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
@@ -330,7 +329,7 @@ impl<'a> Test<'a> {
         let mut together = split(&outputs, case.rows)?;
         let row = together.swap_remove(case.place);
         // Rows of NaN have NaN outputs in any model, so a difference from them proves nothing.
-        self.informative |= case.companions != Companions::NotANumber && together.iter().any(|other| *other != row);
+        self.informative |= case.other_rows != OtherRows::NotANumber && together.iter().any(|other| *other != row);
         let tolerance = self.tolerance(&outputs);
         let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
         let before = self.seen.iter().find(same_size);
@@ -351,9 +350,9 @@ impl<'a> Test<'a> {
         companion.is_some_and(|(_, row)| self.run(&[row]).is_err())
     }
 
-    fn row(&self, index: usize, companions: Companions) -> Result<Row, Dependence> {
+    fn row(&self, index: usize, other_rows: OtherRows) -> Result<Row, Dependence> {
         let how = (&self.reach, &self.runner.placement);
-        rows::row(&self.trial, index, companions, how).map_err(Dependence::Failed)
+        rows::row(&self.trial, index, other_rows, how).map_err(Dependence::Failed)
     }
 
     fn run(&mut self, rows: &[&Row]) -> Result<Vec<RunOutput>, String> {

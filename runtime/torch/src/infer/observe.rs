@@ -1,7 +1,7 @@
 //! Builds the signature that trial runs show: the outputs, and the dimensions that may vary.
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
+use weir_runtime::backend::{ModelSource, ShapeTolerance, Signature, TensorConfig};
 
 use super::candidates::Candidate;
 use super::trial::{Fill, LARGER_INTEGER, Rows, Stretch, Trial};
@@ -59,7 +59,7 @@ pub(super) fn signature(
         [] => outputs,
         configured => configured.to_vec(),
     };
-    Ok(Signature { inputs, outputs, max_batch_size: 0, leeway: Leeway::None })
+    Ok(Signature { inputs, outputs, max_batch_size: 0, tolerance: ShapeTolerance::None })
 }
 
 /// Makes the dimensions of the outputs variable that are others for other values of the inputs, as those of `bincount` or

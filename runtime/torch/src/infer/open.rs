@@ -1,6 +1,6 @@
 //! Signatures of models without a successful trial run: shapes are left open, and each request runs with its own.
 
-use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorConfig};
+use weir_runtime::backend::{LoadError, ModelSource, ShapeTolerance, Signature, TensorConfig};
 
 use super::candidates;
 use crate::module::{ArgumentKind, Returned};
@@ -33,7 +33,7 @@ pub(super) fn signature(source: &ModelSource, runner: &Runner) -> Result<Option<
         inputs: likely.collect(),
         outputs: names.into_iter().map(output).collect(),
         max_batch_size: 0,
-        leeway: Leeway::Everything,
+        tolerance: ShapeTolerance::Everything,
     }))
 }
 

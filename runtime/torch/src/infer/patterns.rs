@@ -3,7 +3,7 @@
 
 use weir_protocol::DataType;
 
-use crate::module::hints::{Hint, Says};
+use crate::module::hints::{Hint, HintKind};
 
 /// A datatype with dimensions, some of which no weight determines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,18 +53,18 @@ impl Pattern {
     }
 }
 
-/// Returns the patterns of one argument, by its name and its hints, the most likely first. `companions` are the
+/// Returns the patterns of one argument, by its name and its hints, the most likely first. `other_arguments` are the
 /// patterns of the arguments that meet a weight.
-pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Pattern> {
-    let says = |says| hints.iter().any(|hint| hint.says == says);
+pub(super) fn of(name: &str, hints: &[Hint], other_arguments: &[Pattern]) -> Vec<Pattern> {
+    let has_kind = |kind| hints.iter().any(|hint| hint.kind == kind);
     let mut patterns: Vec<Pattern> = hints.iter().flat_map(|hint| of_hint(hint, hints)).collect();
     if patterns.is_empty() {
-        let datatypes = datatypes(name, says(Says::Converted));
+        let datatypes = datatypes(name, has_kind(HintKind::Converted));
         if is_length(name) {
             patterns.push(pattern(DataType::Int64, &[]));
         }
-        let like = companions.iter().flat_map(|companion| {
-            let dims = companion.dims.clone();
+        let like = other_arguments.iter().flat_map(|other| {
+            let dims = other.dims.clone();
             datatypes.iter().map(move |datatype| pattern(*datatype, &dims))
         });
         patterns.extend(like);
@@ -132,31 +132,33 @@ fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
     };
     let fixed = || hint.sizes.iter().copied().map(Dim::Fixed).collect::<Vec<_>>();
     let first = Dim::Fixed(hint.sizes.first().copied().unwrap_or(1));
-    match hint.says {
-        Says::Last => make(vec![fixed(), [vec![Dim::Length], fixed()].concat()]),
-        Says::Joined => {
+    match hint.kind {
+        HintKind::Last => make(vec![fixed(), [vec![Dim::Length], fixed()].concat()]),
+        HintKind::Joined => {
             let part = |dim: &i64| Dim::Part(*dim);
             make(vec![hint.sizes.iter().map(part).collect()])
         }
-        Says::Steps => make(vec![vec![Dim::Length, first], vec![first]]),
-        Says::Channels => make(vec![spatial(first, hint.sizes.get(1).copied().unwrap_or(2))]),
-        Says::ChannelsAny => make(vec![vec![first], vec![first, Dim::Length], vec![first, Dim::Side, Dim::Side]]),
-        Says::Broadcast => make(broadcast(&hint.sizes)),
-        Says::View => make(viewed(&hint.sizes)),
+        HintKind::Steps => make(vec![vec![Dim::Length, first], vec![first]]),
+        HintKind::Channels => make(vec![spatial(first, hint.sizes.get(1).copied().unwrap_or(2))]),
+        HintKind::ChannelsAny => make(vec![vec![first], vec![first, Dim::Length], vec![first, Dim::Side, Dim::Side]]),
+        HintKind::Broadcast => make(broadcast(&hint.sizes)),
+        HintKind::View => make(viewed(&hint.sizes)),
         // A value that is compared first is not an index: the comparison turns it into a mask.
-        Says::Index | Says::Condition if hint.converted => Vec::new(),
-        Says::Ids | Says::Index => vec![pattern(DataType::Int64, &[Dim::Length]), pattern(DataType::Int64, &[])],
-        Says::Condition => {
+        HintKind::Index | HintKind::Condition if hint.converted => Vec::new(),
+        HintKind::Ids | HintKind::Index => {
+            vec![pattern(DataType::Int64, &[Dim::Length]), pattern(DataType::Int64, &[])]
+        }
+        HintKind::Condition => {
             std::iter::once(pattern(DataType::Bool, &[Dim::Length])).chain(beside_floats(DataType::Bool)).collect()
         }
-        Says::Converted | Says::OfBytes => Vec::new(),
+        HintKind::Converted | HintKind::OfBytes => Vec::new(),
     }
 }
 
 /// Returns the weight's datatype, unless the code converts the argument to it: then UINT8 if the code also divides by
 /// 255, else FP32.
 fn datatype(hint: &Hint, all: &[Hint]) -> DataType {
-    let bytes = || all.iter().any(|hint| hint.says == Says::OfBytes && hint.converted);
+    let bytes = || all.iter().any(|hint| hint.kind == HintKind::OfBytes && hint.converted);
     match hint.datatype {
         Some(datatype) if !hint.converted => datatype,
         Some(_) if bytes() => DataType::Uint8,
@@ -200,8 +202,8 @@ fn viewed(sizes: &[i64]) -> Vec<Vec<Dim>> {
 mod tests {
     use super::*;
 
-    fn hint(says: Says, sizes: &[i64]) -> Hint {
-        Hint { argument: 0, says, sizes: sizes.to_vec(), datatype: Some(DataType::Fp32), converted: false }
+    fn hint(kind: HintKind, sizes: &[i64]) -> Hint {
+        Hint { argument: 0, kind, sizes: sizes.to_vec(), datatype: Some(DataType::Fp32), converted: false }
     }
 
     fn first(name: &str, hints: &[Hint]) -> Pattern {
@@ -211,35 +213,35 @@ mod tests {
     #[test]
     fn each_layer_says_what_it_takes() {
         use Dim::{Fixed, Length, Side};
-        for (says, sizes, dims) in [
-            (Says::Last, [16].as_slice(), vec![Fixed(16)]),
-            (Says::Channels, &[3, 2], vec![Fixed(3), Side, Side]),
-            (Says::Channels, &[1, 1], vec![Fixed(1), Length]),
-            (Says::Steps, &[7], vec![Length, Fixed(7)]),
-            (Says::Broadcast, &[1, 12, 8], vec![Fixed(12), Fixed(8)]),
-            (Says::Broadcast, &[1, 3, 1, 1], vec![Fixed(3), Side, Side]),
-            (Says::View, &[-1, 1, 28, 28], vec![Fixed(784)]),
+        for (kind, sizes, dims) in [
+            (HintKind::Last, [16].as_slice(), vec![Fixed(16)]),
+            (HintKind::Channels, &[3, 2], vec![Fixed(3), Side, Side]),
+            (HintKind::Channels, &[1, 1], vec![Fixed(1), Length]),
+            (HintKind::Steps, &[7], vec![Length, Fixed(7)]),
+            (HintKind::Broadcast, &[1, 12, 8], vec![Fixed(12), Fixed(8)]),
+            (HintKind::Broadcast, &[1, 3, 1, 1], vec![Fixed(3), Side, Side]),
+            (HintKind::View, &[-1, 1, 28, 28], vec![Fixed(784)]),
         ] {
-            assert_eq!(first("x", &[hint(says, sizes)]).dims, dims, "{says:?} {sizes:?}");
+            assert_eq!(first("x", &[hint(kind, sizes)]).dims, dims, "{kind:?} {sizes:?}");
         }
-        assert_eq!(first("x", &[hint(Says::Ids, &[20])]), pattern(DataType::Int64, &[Length]));
+        assert_eq!(first("x", &[hint(HintKind::Ids, &[20])]), pattern(DataType::Int64, &[Length]));
     }
 
     #[test]
     fn the_datatype_is_the_weights_unless_the_code_converts() {
-        let mut weight = hint(Says::Last, &[8]);
+        let mut weight = hint(HintKind::Last, &[8]);
         weight.datatype = Some(DataType::Fp16);
         assert_eq!(first("x", &[weight.clone()]).datatype, DataType::Fp16);
         weight.converted = true;
         assert_eq!(first("x", &[weight.clone()]).datatype, DataType::Fp32);
-        let mut bytes = hint(Says::OfBytes, &[]);
+        let mut bytes = hint(HintKind::OfBytes, &[]);
         bytes.converted = true;
         assert_eq!(first("x", &[bytes, weight]).datatype, DataType::Uint8);
     }
 
     #[test]
     fn a_name_decides_where_the_code_says_nothing() {
-        let converted = [hint(Says::Converted, &[])];
+        let converted = [hint(HintKind::Converted, &[])];
         assert_eq!(first("attention_mask", &converted).datatype, DataType::Int64);
         assert_eq!(first("mask", &[]).datatype, DataType::Fp32);
         assert_eq!(first("position_ids", &[]).datatype, DataType::Int64);
@@ -255,9 +257,9 @@ mod tests {
     fn a_mask_may_have_the_shape_of_floats_that_no_weight_tells() {
         let mask = pattern(DataType::Bool, FLOATS[0]);
         assert!(of("mask", &[], &[]).contains(&mask));
-        assert!(of("x", &[hint(Says::Condition, &[])], &[]).contains(&mask));
+        assert!(of("x", &[hint(HintKind::Condition, &[])], &[]).contains(&mask));
         let steps = pattern(DataType::Int64, &FLOATS[1][..1]);
-        let converted = [hint(Says::Converted, &[])];
+        let converted = [hint(HintKind::Converted, &[])];
         assert!(of("attention_mask", &converted, &[]).contains(&steps));
     }
 
@@ -266,8 +268,8 @@ mod tests {
         fn any_hints_make_some_patterns(
             sizes in proptest::collection::vec(-1_i64..9, 0..5), kind in 0_usize..12, name in "[a-z_]{0,8}",
         ) {
-            let kinds = [Says::Last, Says::Channels, Says::Ids, Says::Steps, Says::ChannelsAny, Says::Broadcast,
-                Says::View, Says::Index, Says::Condition, Says::Converted, Says::OfBytes, Says::Joined];
+            let kinds = [HintKind::Last, HintKind::Channels, HintKind::Ids, HintKind::Steps, HintKind::ChannelsAny, HintKind::Broadcast,
+                HintKind::View, HintKind::Index, HintKind::Condition, HintKind::Converted, HintKind::OfBytes, HintKind::Joined];
             let patterns = of(&name, &[hint(kinds[kind], &sizes)], &[]);
             proptest::prop_assert!(!patterns.is_empty() && patterns.len() <= MOST);
         }

@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use weir_protocol::{DataType, Shape};
-    use weir_runtime::backend::Part;
+    use weir_runtime::backend::RequestTensor;
 
     use super::*;
 
@@ -62,7 +62,7 @@ mod tests {
         let column = Column {
             name: Arc::from("x"),
             datatype: DataType::Uint8,
-            parts: vec![Part { shape: shape.clone(), datatype: DataType::Uint8, data: Bytes::new() }],
+            parts: vec![RequestTensor { shape: shape.clone(), datatype: DataType::Uint8, data: Bytes::new() }],
             shape,
             pad: 0.0,
         };

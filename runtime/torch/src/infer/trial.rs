@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
-use weir_runtime::backend::{Column, LoadError, ModelSource, Part, TensorConfig};
+use weir_runtime::backend::{Column, LoadError, ModelSource, RequestTensor, TensorConfig};
 
 use super::samples;
 use crate::binding::{self, Binding};
@@ -210,10 +210,10 @@ impl<'a> Trial<'a> {
     pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<RunOutput>, Duration), String> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
         // Each trial, and the first request after the trials, must see the model in its saved state.
-        let rehearsal = self.runner.rehearsal().map_err(|fault| fault.to_string())?;
+        let warm_up_copy = self.runner.warm_up_copy().map_err(|fault| fault.to_string())?;
         let rows = columns.first().copied().flatten();
         let rows = rows.and_then(|column| column.shape.dims().first().copied()).unwrap_or(1);
-        let runner = rehearsal.as_ref().unwrap_or(self.runner);
+        let runner = warm_up_copy.as_ref().unwrap_or(self.runner);
         let outcomes = limited(rows, || runner.run(&self.binding, &columns));
         outcomes.map(|(outcomes, timing)| (outcomes, timing.infer)).map_err(|error| error.to_string())
     }
@@ -284,7 +284,7 @@ fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fi
     Ok(Column {
         name: Arc::from(input.name.as_str()),
         datatype: input.datatype,
-        parts: vec![Part { datatype: input.datatype, shape: shape.clone(), data: Bytes::from_iter(data) }],
+        parts: vec![RequestTensor { datatype: input.datatype, shape: shape.clone(), data: Bytes::from_iter(data) }],
         shape,
         pad: 0.0,
     })

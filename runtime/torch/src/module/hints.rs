@@ -17,7 +17,7 @@ use crate::tensor::sizes_of;
 pub(crate) struct Hint {
     /// Index of the argument, not counting `self`.
     pub(crate) argument: usize,
-    pub(crate) says: Says,
+    pub(crate) kind: HintKind,
     pub(crate) sizes: Vec<i64>,
     /// Datatype of the weight, if V2 has it.
     pub(crate) datatype: Option<DataType>,
@@ -27,7 +27,7 @@ pub(crate) struct Hint {
 
 /// The meaning of a hint's sizes; `HintKind` in the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum HintKind {
     /// The sizes of the last dimensions.
     Last,
     /// The number of channels, then the number of spatial dimensions.
@@ -55,19 +55,19 @@ pub(crate) enum Says {
 }
 
 /// The meanings in the order of their numbers in the shim.
-const SAYS: [Says; 12] = [
-    Says::Last,
-    Says::Channels,
-    Says::Ids,
-    Says::Steps,
-    Says::ChannelsAny,
-    Says::Broadcast,
-    Says::View,
-    Says::Index,
-    Says::Condition,
-    Says::Converted,
-    Says::OfBytes,
-    Says::Joined,
+const KINDS: [HintKind; 12] = [
+    HintKind::Last,
+    HintKind::Channels,
+    HintKind::Ids,
+    HintKind::Steps,
+    HintKind::ChannelsAny,
+    HintKind::Broadcast,
+    HintKind::View,
+    HintKind::Index,
+    HintKind::Condition,
+    HintKind::Converted,
+    HintKind::OfBytes,
+    HintKind::Joined,
 ];
 
 impl Module {
@@ -96,7 +96,7 @@ impl Module {
 unsafe fn hint(raw: &ffi::RawHint) -> Option<Hint> {
     Some(Hint {
         argument: raw.argument,
-        says: *SAYS.get(usize::try_from(raw.kind).ok()?)?,
+        kind: *KINDS.get(usize::try_from(raw.kind).ok()?)?,
         // SAFETY: the caller guarantees that the sizes are alive.
         sizes: unsafe { sizes_of(raw.sizes) },
         datatype: element::datatype(raw.sizes.element_type),

@@ -20,7 +20,7 @@ fn configs(names: &[&str]) -> Vec<TensorConfig> {
 
 fn bound(paths: &[&str], names: &[&str]) -> Result<Vec<usize>, String> {
     let returned = Returned::Fixed(strings(paths));
-    match bind("m", &returned, &configs(names), Rest::Dropped) {
+    match bind("m", &returned, &configs(names), ExtraOutputs::Dropped) {
         Ok(OutputBinding::Fixed(indices)) => Ok(indices),
         Ok(other) => Err(format!("{other:?}")),
         Err(error) => Err(error.to_string()),
@@ -89,17 +89,17 @@ fn keys_are_short_unless_two_are_the_same() {
 #[test]
 fn a_key_that_is_missing_or_new_fails_the_request() {
     let seen = run_outputs(&["out", "aux"]);
-    let choose = |rest, names: &[&str], seen: &[RunOutput]| {
-        let chosen = OutputBinding::Keyed(rest).choose(&configs(names), seen);
+    let choose = |extra, names: &[&str], seen: &[RunOutput]| {
+        let chosen = OutputBinding::Keyed(extra).choose(&configs(names), seen);
         chosen.map(|chosen| chosen.len()).map_err(|error| error.to_string())
     };
-    assert_eq!(choose(Rest::Dropped, &["aux"], &seen), Ok(1));
-    let error = choose(Rest::Unexpected, &["aux"], &seen).unwrap_err();
+    assert_eq!(choose(ExtraOutputs::Dropped, &["aux"], &seen), Ok(1));
+    let error = choose(ExtraOutputs::Unexpected, &["aux"], &seen).unwrap_err();
     assert!(error.starts_with("the model returned 'out', which"), "{error}");
-    let error = choose(Rest::Dropped, &["aux", "extra"], &seen).unwrap_err();
+    let error = choose(ExtraOutputs::Dropped, &["aux", "extra"], &seen).unwrap_err();
     assert!(error.contains("no output 'extra'"), "{error}");
     assert!(error.ends_with("only out, aux"), "{error}");
-    let error = choose(Rest::Dropped, &["out"], &[]).unwrap_err();
+    let error = choose(ExtraOutputs::Dropped, &["out"], &[]).unwrap_err();
     assert!(error.ends_with("only nothing"), "{error}");
 }
 
@@ -107,19 +107,19 @@ fn a_key_that_is_missing_or_new_fails_the_request() {
 fn a_list_may_be_shorter_but_not_longer_than_was_learned() {
     let list = run_outputs(&["", "", ""]);
     let outputs = configs(&["OUTPUT__0", "OUTPUT__1"]);
-    let binding = |rest| bind("m", &Returned::List, &outputs, rest).unwrap();
-    let chosen = binding(Rest::Dropped).choose(&outputs, &list[..1]).unwrap();
+    let binding = |extra| bind("m", &Returned::List, &outputs, extra).unwrap();
+    let chosen = binding(ExtraOutputs::Dropped).choose(&outputs, &list[..1]).unwrap();
     assert!(chosen[0].is_some() && chosen[1].is_none());
     assert_eq!(empty(&outputs[1], None).sizes, [0, 4]);
-    assert!(binding(Rest::Dropped).choose(&outputs, &list).is_ok());
-    let error = binding(Rest::Unexpected).choose(&outputs, &list).unwrap_err().to_string();
+    assert!(binding(ExtraOutputs::Dropped).choose(&outputs, &list).is_ok());
+    let error = binding(ExtraOutputs::Unexpected).choose(&outputs, &list).unwrap_err().to_string();
     assert!(error.contains("3 tensors"), "{error}");
 }
 
 #[test]
 fn what_cannot_be_served_is_refused() {
     let returned = Returned::Unservable("it returns None".to_owned());
-    let error = bind("m", &returned, &[], Rest::Dropped).unwrap_err();
+    let error = bind("m", &returned, &[], ExtraOutputs::Dropped).unwrap_err();
     assert_eq!(error.to_string(), "unable to load model 'm': it returns None");
 }
 
@@ -149,7 +149,7 @@ proptest! {
 fn a_name_that_two_outputs_have_is_neither() {
     // {"a": {"b": x}, "a.b": y}
     let outputs = run_outputs(&["a.b", "a.b"]);
-    let binding = OutputBinding::Keyed(Rest::Dropped);
+    let binding = OutputBinding::Keyed(ExtraOutputs::Dropped);
     assert!(binding.choose(&configs(&["a.b"]), &outputs).is_err());
     assert!(binding.choose(&configs(&["a.b"]), &outputs[..1]).is_ok());
 }

@@ -108,7 +108,7 @@ fn serve(control: &OwnedFd, work: Child) -> ! {
     loop {
         let (asked, ended) = wait(control, &mut children);
         for index in ended.into_iter().rev() {
-            bury(children.swap_remove(index));
+            reap(children.swap_remove(index));
         }
         if !asked {
             continue;
@@ -151,7 +151,7 @@ fn wait(control: &OwnedFd, children: &mut [ForkedChild]) -> (bool, Vec<usize>) {
 }
 
 /// Reaps a child, and reports how it ended.
-fn bury(child: ForkedChild) {
+fn reap(child: ForkedChild) {
     let status = waitpid(Some(child.pid), WaitOptions::empty()).ok().flatten();
     let Some((_, status)) = status else { return };
     let death = match (status.terminating_signal(), status.exit_status()) {

@@ -217,7 +217,7 @@ impl TensorData {
         }
     }
 
-    fn of_part(part: &Part) -> Self {
+    fn of_part(part: &RequestTensor) -> Self {
         Self {
             name: String::new(),
             datatype: part.datatype.name().to_owned(),
@@ -232,9 +232,9 @@ impl TensorData {
         Tensor::new(self.name, datatype, shape, self.data).map_err(invalid)
     }
 
-    fn into_part(self) -> io::Result<Part> {
+    fn into_part(self) -> io::Result<RequestTensor> {
         let (datatype, shape) = self.typed()?;
-        Ok(Part { shape, datatype, data: self.data })
+        Ok(RequestTensor { shape, datatype, data: self.data })
     }
 
     fn typed(&self) -> io::Result<(DataType, Shape)> {

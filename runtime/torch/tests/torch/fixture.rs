@@ -91,8 +91,11 @@ pub(crate) fn as_floats(tensor: &Tensor) -> Vec<f32> {
 
 /// Returns a column with the parts of one or more requests.
 pub(crate) fn column(name: &str, datatype: DataType, shape: &[i64], parts: &[(&[i64], Bytes)]) -> Column {
-    let part =
-        |(shape, data): &(&[i64], Bytes)| Part { datatype, shape: Shape::new(shape).unwrap(), data: data.clone() };
+    let part = |(shape, data): &(&[i64], Bytes)| RequestTensor {
+        datatype,
+        shape: Shape::new(shape).unwrap(),
+        data: data.clone(),
+    };
     Column {
         name: Arc::from(name),
         datatype,

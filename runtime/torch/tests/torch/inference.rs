@@ -15,7 +15,7 @@ fn check(name: &str, max_batch_size: usize, inputs: &[Row<'_>], outputs: &[Row<'
         inputs: expected(inputs),
         outputs: expected(outputs),
         max_batch_size,
-        leeway: load(&bare(name)).signature().leeway,
+        tolerance: load(&bare(name)).signature().tolerance,
     };
     assert_eq!(*load(&bare(name)).signature(), expected, "{name}");
 }

@@ -19,8 +19,8 @@ fn one_input(name: &str, input: &str, dims: &[i64], output: &[i64]) -> ModelSour
     configured(name, rows, vec![tensor(input, F, dims)], vec![tensor("OUTPUT__0", F, output)])
 }
 
-fn doubt(model: &Arc<dyn Model>) -> &str {
-    model.doubt().unwrap_or("none")
+fn limitation(model: &Arc<dyn Model>) -> &str {
+    model.limitation().unwrap_or("none")
 }
 
 fn warm_up(model: &Arc<dyn Model>) -> Vec<WarmUpInput> {
@@ -47,7 +47,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
     assert_eq!(warm_up(&bare).len(), 1);
 
     let configured = load(&one_input("spectral", "a", &[4, 4], &[1]));
-    assert_eq!((configured.signature().max_batch_size, doubt(&configured)), (8, said));
+    assert_eq!((configured.signature().max_batch_size, limitation(&configured)), (8, said));
     assert_eq!(answer(&configured, &[1, 4, 4], "a", &identity), [2.0]);
     assert_eq!(warm_up(&configured).len(), 1);
 }
@@ -56,7 +56,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
 fn a_model_that_odd_values_hang_is_served_in_doubt() {
     let bare = load(&bare("newton"));
     assert_eq!(bare.signature().max_batch_size, 0);
-    assert_eq!(doubt(&bare), "in doubt: the trial had a run that did not end");
+    assert_eq!(limitation(&bare), "in doubt: the trial had a run that did not end");
     let dims = bare.signature().inputs[0].dims.len();
     let shape = vec![1; dims];
     assert_eq!(answer(&bare, &shape, "x", &[4.0]), [2.0]);
@@ -95,7 +95,7 @@ fn a_verdict_is_kept_by_the_contents_of_the_file() {
     std::fs::copy(&first.path, &moved).unwrap();
     let second = ModelSource { path: moved, ..first };
     let again = backend.load(&second).unwrap();
-    assert_eq!(doubt(&again), doubt(&model));
+    assert_eq!(limitation(&again), limitation(&model));
     assert_eq!(warm_up(&again), warm_up(&model));
 }
 
@@ -111,7 +111,7 @@ fn a_closed_backend_loads_nothing() {
 fn without_a_child_a_configured_model_is_served_in_doubt() {
     let backend = TorchBackend::with_program("/nonexistent/weir-runtime".into());
     let model = backend.load(&one_input("mlp", "input", &[16], &[4])).unwrap();
-    assert!(doubt(&model).contains("could not be started"), "{}", doubt(&model));
+    assert!(limitation(&model).contains("could not be started"), "{}", limitation(&model));
     assert_eq!(answer(&model, &[1, 16], "input", &[0.0; 16]).len(), 4);
 }
 
@@ -141,7 +141,7 @@ fn inputs_of_a_warm_up_are_found_for_models_that_take_few() {
         let inputs = warm_up(&model);
         assert_eq!(inputs.len(), 1, "{name}");
         assert_eq!(inputs[0].most_rows, 8, "{name}");
-        assert_eq!(model.doubt(), None, "{name}");
+        assert_eq!(model.limitation(), None, "{name}");
     }
 }
 
@@ -243,6 +243,6 @@ fn a_model_of_two_ranks_takes_both() {
     let model = load(&bare("encoder"));
     let signature = model.signature();
     assert_eq!(signature.inputs, [tensor("x", F, &[-1, 32])]);
-    assert_eq!((signature.max_batch_size, signature.leeway), (0, Leeway::OneLeadingDim));
+    assert_eq!((signature.max_batch_size, signature.tolerance), (0, ShapeTolerance::OneLeadingDim));
     assert_eq!(answer(&model, &[2, 5, 32], "x", &[0.5; 320]).len(), 320);
 }

@@ -41,20 +41,20 @@ pub(super) fn provide(
     for (number, storage) in stored.storage.iter().enumerate() {
         let refused = |because| ClusterError::refused(&stored.revision, because);
         let source = Source::of(&storage.uri).map_err(refused)?;
-        let place = Place { number, storage, read_only: !may_write };
-        place.fill(source, pod, options).map_err(refused)?;
+        let mount = ModelMount { number, storage, read_only: !may_write };
+        mount.fill(source, pod, options).map_err(refused)?;
     }
     Ok(())
 }
 
 /// Directory of the serving container that receives a model.
-struct Place<'a> {
+struct ModelMount<'a> {
     number: usize,
     storage: &'a Storage,
     read_only: bool,
 }
 
-impl Place<'_> {
+impl ModelMount<'_> {
     /// Provides the files. The error is a clause that says why that is impossible.
     fn fill(&self, source: Source<'_>, pod: &mut PodSpec, options: &Options) -> Result<(), String> {
         match source {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_cluster::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
+use weir_cluster::{ChangeLimit, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 
 /// Serialized form of a scaling behavior.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,8 +93,8 @@ impl WrittenRate {
     fn of(policy: &RatePolicy) -> Self {
         Self {
             most: match policy.most {
-                MostChange::Pods(most) => WrittenMost::Pods(most),
-                MostChange::Percent(most) => WrittenMost::Percent(most),
+                ChangeLimit::Pods(most) => WrittenMost::Pods(most),
+                ChangeLimit::Percent(most) => WrittenMost::Percent(most),
             },
             period: policy.period,
         }
@@ -103,8 +103,8 @@ impl WrittenRate {
     fn policy(self) -> RatePolicy {
         RatePolicy {
             most: match self.most {
-                WrittenMost::Pods(most) => MostChange::Pods(most),
-                WrittenMost::Percent(most) => MostChange::Percent(most),
+                WrittenMost::Pods(most) => ChangeLimit::Pods(most),
+                WrittenMost::Percent(most) => ChangeLimit::Percent(most),
             },
             period: self.period.min(ScalingRules::LONGEST_PERIOD),
         }

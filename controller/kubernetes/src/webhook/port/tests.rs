@@ -55,7 +55,7 @@ impl TestPort {
         };
         let rules = Rules::new(declaration.subscribe(), platform);
         let stop = CancellationToken::new();
-        let port = TlsPort { listener, resolver, callers: Callers::Anybody, limits: LIMITS };
+        let port = TlsPort { listener, resolver, callers: Callers::Any, limits: LIMITS };
         let metrics = WebhookMetrics::default();
         tokio::spawn(port.serve(router(rules, metrics.clone()), stop.clone()));
         Self { address, authority: pair.authority, metrics, _declaration: declaration, _stop: stop.drop_guard() }

@@ -1,7 +1,7 @@
 //! Finds how far the integers of a model's inputs may be raised.
 
 use super::Test;
-use super::rows::{self, Companions, Increase};
+use super::rows::{self, Increase, OtherRows};
 use crate::element;
 use crate::runner::RunOutput;
 
@@ -31,12 +31,12 @@ pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
 fn is_taken(test: &mut Test<'_>, input: usize, reach: u16) -> bool {
     test.reach = Increase::none(test.trial.inputs().len());
     test.reach.0[input] = reach;
-    let mut run = |index, companions| {
-        let row = test.row(index, companions).ok()?;
+    let mut run = |index, other_rows| {
+        let row = test.row(index, other_rows).ok()?;
         test.run(&[&row]).ok()
     };
-    let subject = run(1, Companions::Subject);
-    subject.is_some_and(|outputs| outputs.iter().all(is_finite)) && run(0, Companions::Large).is_some()
+    let subject = run(1, OtherRows::Subject);
+    subject.is_some_and(|outputs| outputs.iter().all(is_finite)) && run(0, OtherRows::Large).is_some()
 }
 
 fn is_finite(output: &RunOutput) -> bool {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
-use weir_runtime::backend::{Column, Part};
+use weir_runtime::backend::{Column, RequestTensor};
 
 use crate::element;
 use crate::infer::trial::{Rows, Trial};
@@ -13,7 +13,7 @@ pub(super) type Row = Vec<Column>;
 
 /// The elements of a row, relative to those of ordinary trials, which are floats in (0, 1] and integers 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Companions {
+pub(super) enum OtherRows {
     /// Small elements, for the row under test, so that all other rows are larger or zero.
     Subject,
     /// The elements of ordinary trials.
@@ -57,17 +57,15 @@ impl Increase {
     /// Returns the amount to add to an input's integers, of which a row has `elements`. The row under test gets an
     /// amount between `Alike` and `Large`; a row of one integer, such as a length, gets one less, because its integer
     /// starts one higher.
-    fn raise(&self, input: usize, companions: Companions, elements: usize) -> f64 {
+    fn raise(&self, input: usize, other_rows: OtherRows, elements: usize) -> f64 {
         let reach = f64::from(self.0.get(input).copied().unwrap_or(0));
-        match companions {
-            Companions::Subject if elements == 1 => (reach / 2.0 - 1.0).max(0.0),
-            Companions::Subject => reach / 2.0,
-            Companions::Large | Companions::LargeNegative => reach,
-            Companions::Alike
-            | Companions::Zeros
-            | Companions::Medium
-            | Companions::Negative
-            | Companions::NotANumber => 0.0,
+        match other_rows {
+            OtherRows::Subject if elements == 1 => (reach / 2.0 - 1.0).max(0.0),
+            OtherRows::Subject => reach / 2.0,
+            OtherRows::Large | OtherRows::LargeNegative => reach,
+            OtherRows::Alike | OtherRows::Zeros | OtherRows::Medium | OtherRows::Negative | OtherRows::NotANumber => {
+                0.0
+            }
         }
     }
 }
@@ -86,14 +84,14 @@ const LARGE_ON_GPU: f64 = 16.0;
 pub(super) fn row(
     trial: &Trial<'_>,
     index: usize,
-    companions: Companions,
+    other_rows: OtherRows,
     (reach, placement): (&Increase, &Placement),
 ) -> Result<Row, String> {
     let mut columns = trial.columns(&Rows::Range(index..index + 1))?;
     for (input, column) in columns.iter_mut().enumerate() {
-        let raise = reach.raise(input, companions, column.shape.elements());
+        let raise = reach.raise(input, other_rows, column.shape.elements());
         for part in &mut column.parts {
-            part.data = scaled(column.datatype, &part.data, companions, placement);
+            part.data = scaled(column.datatype, &part.data, other_rows, placement);
             if raise > 0.0 && is_integer(column.datatype) {
                 part.data = mapped(column.datatype, &part.data, |element| element + raise);
             }
@@ -114,7 +112,7 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
         let parts = rows.iter().filter_map(|row| row.get(index)).flat_map(|column| &column.parts);
         let data: Vec<u8> = parts.flat_map(|part| part.data.iter().copied()).collect();
         Ok(Column {
-            parts: vec![Part { shape: shape.clone(), datatype: column.datatype, data: Bytes::from(data) }],
+            parts: vec![RequestTensor { shape: shape.clone(), datatype: column.datatype, data: Bytes::from(data) }],
             shape,
             ..column.clone()
         })
@@ -122,27 +120,23 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
     first.iter().enumerate().map(column).collect()
 }
 
-fn scaled(datatype: DataType, data: &Bytes, companions: Companions, placement: &Placement) -> Bytes {
+fn scaled(datatype: DataType, data: &Bytes, other_rows: OtherRows, placement: &Placement) -> Bytes {
     let multiplied = |factor: f64| mapped(datatype, data, |element| element * factor);
-    match companions {
+    match other_rows {
         // An empty string is encoded as its length: four zero bytes.
-        Companions::Zeros if datatype == DataType::Bytes => Bytes::from(vec![0; 4 * strings(data).len()]),
-        Companions::Zeros => Bytes::from(vec![0; data.len()]),
-        Companions::Subject if is_float(datatype) => multiplied(SMALL),
-        Companions::Medium if is_float(datatype) => multiplied(SMALL * large_factor(placement)),
+        OtherRows::Zeros if datatype == DataType::Bytes => Bytes::from(vec![0; 4 * strings(data).len()]),
+        OtherRows::Zeros => Bytes::from(vec![0; data.len()]),
+        OtherRows::Subject if is_float(datatype) => multiplied(SMALL),
+        OtherRows::Medium if is_float(datatype) => multiplied(SMALL * large_factor(placement)),
         // A GPU gets no negative number, because the model may cast it to an index.
-        Companions::LargeNegative if placement.is_processor() && is_float(datatype) => multiplied(-LARGE),
-        Companions::Large | Companions::LargeNegative => large(datatype, data, placement),
+        OtherRows::LargeNegative if placement.is_processor() && is_float(datatype) => multiplied(-LARGE),
+        OtherRows::Large | OtherRows::LargeNegative => large(datatype, data, placement),
         // A negative index, or a probability of NaN, makes a GPU unusable for all models.
-        Companions::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
-        Companions::NotANumber if placement.is_processor() && is_float(datatype) => {
-            mapped(datatype, data, |_| f64::NAN)
+        OtherRows::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
+        OtherRows::NotANumber if placement.is_processor() && is_float(datatype) => mapped(datatype, data, |_| f64::NAN),
+        OtherRows::Subject | OtherRows::Medium | OtherRows::Alike | OtherRows::Negative | OtherRows::NotANumber => {
+            data.clone()
         }
-        Companions::Subject
-        | Companions::Medium
-        | Companions::Alike
-        | Companions::Negative
-        | Companions::NotANumber => data.clone(),
     }
 }
 
@@ -212,11 +206,11 @@ mod tests {
             // A row of one integer has 2 in the row under test and 1 in the others; with several integers, each is 0 or
             // 1.
             for (elements, own, others) in [(1, 2.0, 1.0), (4, 0.0, 1.0)] {
-                let raise = |companions| increase.raise(0, companions, elements);
-                let subject = own + raise(Companions::Subject);
-                assert!(subject < others + raise(Companions::Large), "{reach}");
+                let raise = |other_rows| increase.raise(0, other_rows, elements);
+                let subject = own + raise(OtherRows::Subject);
+                assert!(subject < others + raise(OtherRows::Large), "{reach}");
                 let alike = if elements == 1 { others } else { 0.0 };
-                assert!(subject > alike + raise(Companions::Alike), "{reach}");
+                assert!(subject > alike + raise(OtherRows::Alike), "{reach}");
             }
         }
     }

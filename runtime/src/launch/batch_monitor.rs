@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use crate::engine::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
 /// The running batches of all engines, and the stuck ones among them.
-pub(crate) struct Oversight {
+pub(crate) struct BatchMonitor {
     limit: BatchLimit,
     engines: Mutex<Vec<Weak<EngineWatch>>>,
     stuck: Mutex<Vec<StuckBatch>>,
 }
 
-impl Oversight {
+impl BatchMonitor {
     /// Creates a watch over no engines yet.
     pub(super) fn new(limit: BatchLimit) -> Self {
         Self { limit, engines: Mutex::default(), stuck: Mutex::default() }

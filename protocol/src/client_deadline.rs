@@ -14,7 +14,7 @@ const SHORTEST_COUNTED: Duration = Duration::from_secs(1);
 
 /// Returns the blame for a response that misses a client's own deadline of `time`, counted from the end of the request.
 #[must_use]
-pub fn blame_of_own_deadline(time: Duration) -> Blame {
+pub fn blame_for_client_deadline(time: Duration) -> Blame {
     if time < SHORTEST_COUNTED { Blame::Caller } else { Blame::Server }
 }
 
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn deadlines_under_a_second_are_blamed_on_the_caller() {
-        let of = |ms| blame_of_own_deadline(Duration::from_millis(ms));
+        let of = |ms| blame_for_client_deadline(Duration::from_millis(ms));
         assert_eq!((of(0), of(999)), (Blame::Caller, Blame::Caller));
         assert_eq!((of(1000), of(60_000)), (Blame::Server, Blame::Server));
     }

@@ -1,7 +1,7 @@
 //! Finds further ranks that a model accepts: a linear layer works on the last dimension of a tensor of any rank.
 
 use weir_protocol::{Batching, DataType};
-use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
+use weir_runtime::backend::{ModelSource, ShapeTolerance, Signature, TensorConfig};
 
 use super::independence;
 use super::trial::{Rows, Trial};
@@ -33,7 +33,7 @@ pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, sig
     match FURTHER.iter().take_while(|further| takes(further)).count() {
         0 => return signature,
         1 => {
-            return Signature { leeway: Leeway::OneLeadingDim, ..signature };
+            return Signature { tolerance: ShapeTolerance::OneLeadingDim, ..signature };
         }
         _ => {}
     }
@@ -41,8 +41,8 @@ pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, sig
     let shallower = trial.inputs().iter().map(|input| shallower(input, rows));
     let any =
         signature.inputs.iter().all(open) && runs((source, runner), &trial.on(&shallower.collect::<Vec<_>>()), rows);
-    let leeway = if any { Leeway::AnyRank } else { Leeway::LeadingDims };
-    Signature { leeway, ..signature }
+    let tolerance = if any { ShapeTolerance::AnyRank } else { ShapeTolerance::LeadingDims };
+    Signature { tolerance, ..signature }
 }
 
 /// Returns a remark about a model that runs on inputs of two ranks, because metadata shows only one of them.
@@ -52,7 +52,7 @@ pub(super) fn remark(signature: &Signature) -> Option<Remark> {
         format!("'{name}' of {:?} and of {:?}", input.dims, [&[-1], input.dims.as_slice()].concat())
     };
     let ranks: Vec<String> = signature.inputs.iter().map(ranks).collect();
-    (signature.leeway == Leeway::OneLeadingDim).then(|| {
+    (signature.tolerance == ShapeTolerance::OneLeadingDim).then(|| {
         Remark::new(
             "the model runs on inputs of two ranks: requests may have either, each runs by itself, and metadata shows \
              the first",

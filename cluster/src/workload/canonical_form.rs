@@ -55,7 +55,7 @@ const FILES: [&str; 4] = ["configMap", "downwardAPI", "projected", "secret"];
 /// Returns the canonical form of a template, or of a part of a manifest that is merged into one. `pod` is JSON with the
 /// fields of a pod template or of a pod.
 #[must_use]
-pub(crate) fn meaning(pod: Value) -> Value {
+pub(crate) fn canonical_form(pod: Value) -> Value {
     canonical("spec", pod).unwrap_or(Value::Null)
 }
 
@@ -195,12 +195,12 @@ mod tests {
 
     #[track_caller]
     fn same(one: &Value, other: &Value) {
-        assert_eq!(meaning(pod(one)), meaning(pod(other)));
+        assert_eq!(canonical_form(pod(one)), canonical_form(pod(other)));
     }
 
     #[track_caller]
     fn differ(one: &Value, other: &Value) {
-        assert_ne!(meaning(pod(one)), meaning(pod(other)));
+        assert_ne!(canonical_form(pod(one)), canonical_form(pod(other)));
     }
 
     #[test]
@@ -220,9 +220,9 @@ mod tests {
         same(&json!({ "resources": { "limits": {} }, "securityContext": {} }), &json!({}));
         let volume = |source: &Value| json!({ "spec": { "volumes": [source] } });
         let memory = volume(&json!({ "name": "v", "emptyDir": {} }));
-        assert_ne!(meaning(memory), meaning(volume(&json!({ "name": "v" }))));
+        assert_ne!(canonical_form(memory), canonical_form(volume(&json!({ "name": "v" }))));
         let spread = |selector: &Value| json!({ "spec": { "topologySpreadConstraints": [{ "topologyKey": "zone", "labelSelector": selector }] } });
-        assert_ne!(meaning(spread(&json!({}))), meaning(spread(&Value::Null)));
+        assert_ne!(canonical_form(spread(&json!({}))), canonical_form(spread(&Value::Null)));
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
     fn a_sidecar_differs_from_an_init_container() {
         let init = |fields: &Value| json!({ "spec": { "initContainers": [fields] } });
         let stays = init(&json!({ "name": "a", "restartPolicy": "Always" }));
-        assert_ne!(meaning(stays), meaning(init(&json!({ "name": "a" }))));
+        assert_ne!(canonical_form(stays), canonical_form(init(&json!({ "name": "a" }))));
     }
 
     fn json_value() -> impl Strategy<Value = Value> {
@@ -277,8 +277,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_canonical_form_is_idempotent(value in json_value()) {
-            let once = meaning(value);
-            prop_assert_eq!(meaning(once.clone()), once);
+            let once = canonical_form(value);
+            prop_assert_eq!(canonical_form(once.clone()), once);
         }
     }
 }

@@ -6,18 +6,18 @@ use std::time::Duration;
 /// Worth of avoiding a cold start, as a multiple of the cold-start time, adjusted so that the policy's share of
 /// requests is in time. It changes slowly, because the effect of a change shows only after a start has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Price {
+pub(crate) struct StartWorth {
     /// Logarithm of the worth; `None` before the first request.
     logarithm: Option<f64>,
     /// Decaying count of requests, which remembers about [`AVERAGED`] cold-start times.
     requests: f64,
 }
 
-impl Price {
+impl StartWorth {
     /// Learns from the requests since the last sample.
-    pub(crate) fn observe(&mut self, elapsed: Duration, step: &Step) {
-        let logarithm = self.logarithm.get_or_insert(step.first.max(1.0).ln());
-        let starts = elapsed.as_secs_f64() / step.cold_start.as_secs_f64().max(1.0);
+    pub(crate) fn observe(&mut self, elapsed: Duration, sample: &StartSample) {
+        let logarithm = self.logarithm.get_or_insert(sample.first.max(1.0).ln());
+        let starts = elapsed.as_secs_f64() / sample.cold_start.as_secs_f64().max(1.0);
         let kept = (-starts / AVERAGED).exp();
         self.requests = self.requests * kept + step.requests as f64;
         // Mean number of requests within one cold-start time.
@@ -25,9 +25,9 @@ impl Price {
         if usual <= 0.0 {
             return;
         }
-        let late = step.late as f64 / step.allowed.max(1e-3);
-        let change = (late - step.requests as f64) / usual * SPEED;
-        *logarithm = (*logarithm + change.clamp(-0.5, 0.5)).clamp(0.0, step.most.max(1.0).ln());
+        let late = sample.late as f64 / sample.allowed.max(1e-3);
+        let change = (late - sample.requests as f64) / usual * SPEED;
+        *logarithm = (*logarithm + change.clamp(-0.5, 0.5)).clamp(0.0, sample.most.max(1.0).ln());
     }
 
     /// Returns the worth of avoiding a cold start, as a multiple of the cold-start time: at least 1, or `first` before
@@ -45,7 +45,7 @@ pub(crate) struct Step {
     /// Share of the requests that may be late.
     pub(crate) allowed: f64,
     pub(crate) cold_start: Duration,
-    /// Price before any request, and the highest price.
+    /// Worth before any request, and the highest worth.
     pub(crate) first: f64,
     pub(crate) most: f64,
 }
@@ -65,12 +65,14 @@ mod tests {
 
     /// Returns the worth of a start after this many starts with 10 requests each, of which `late` were late.
     fn after(starts: u32, late: u64) -> f64 {
-        let mut price = Price::default();
+        let mut worth = StartWorth::default();
         for _ in 0..starts {
-            price
-                .observe(START, &Step { requests: 10, late, allowed: 0.01, cold_start: START, first: 3.0, most: 30.0 });
+            worth.observe(
+                START,
+                &StartSample { requests: 10, late, allowed: 0.01, cold_start: START, first: 3.0, most: 30.0 },
+            );
         }
-        price.starts(3.0)
+        worth.starts(3.0)
     }
 
     #[test]
