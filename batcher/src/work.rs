@@ -154,13 +154,6 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         self.arrivals.iter().copied()
     }
 
-    /// Returns true if the caller of the item with this index still waits for an answer.
-    #[must_use]
-    pub fn is_wanted(&self, item: usize) -> bool {
-        let callers = self.callers.lock();
-        callers.get(item).is_some_and(|(_, reply)| !reply.is_closed())
-    }
-
     /// Answers the items in order, and records the time since [`Work::started`] as the time of such a batch. Items
     /// without an answer get [`SubmitError::Lost`].
     pub fn answer(self, answers: Vec<O>) {

@@ -69,7 +69,6 @@ pub struct Admin {
     pages: Vec<&'static str>,
     /// Path prefixes of the services.
     services: Vec<&'static str>,
-    limits: ConnectionLimits,
     max_streams: u32,
     access: Access,
 }
@@ -87,7 +86,6 @@ impl Admin {
             router,
             pages: vec!["/metrics", "/health"],
             services: Vec::new(),
-            limits: LIMITS,
             max_streams: MAX_STREAMS,
             access: Access { hosts: KnownHosts::Any, metrics_for: None },
         }
@@ -112,13 +110,6 @@ impl Admin {
     #[must_use]
     pub fn with_hosts(mut self, hosts: KnownHosts) -> Self {
         self.access.hosts = hosts;
-        self
-    }
-
-    /// Replaces the limits on connections.
-    #[must_use]
-    pub fn with_limits(mut self, limits: ConnectionLimits) -> Self {
-        self.limits = limits;
         self
     }
 
@@ -175,12 +166,12 @@ impl Admin {
             .fallback(async move || (StatusCode::NOT_FOUND, not_found))
             .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n"));
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
-        let port = HttpPort::new(HttpOptions::control(self.limits, self.max_streams), stop);
+        let port = HttpPort::new(HttpOptions::control(LIMITS, self.max_streams), stop);
         let connections = connection::Connections::new(
             service,
             self.access,
             self.services,
-            ReservedPlaces::new(&self.limits),
+            ReservedPlaces::new(&LIMITS),
             port.clone(),
         );
         port.accept(self.listener, |stream| connections.clone().serve(stream)).await;

@@ -94,18 +94,6 @@ impl Shape {
     pub fn elements(&self) -> usize {
         self.elements
     }
-
-    /// Returns this shape with `rows` as its first dimension, for a batch of another size.
-    ///
-    /// # Errors
-    /// Fails like [`Shape::new`].
-    pub fn with_first(&self, rows: usize) -> Result<Self, ShapeError> {
-        let mut dims: SmallVec<[i64; 4]> = self.signed().collect();
-        if let Some(first) = dims.first_mut() {
-            *first = i64::try_from(rows).unwrap_or(i64::MAX);
-        }
-        Self::new(&dims)
-    }
 }
 
 impl fmt::Debug for Shape {
