@@ -185,7 +185,7 @@ fn url_as_path(url: &Path) -> String {
 }
 
 /// Returns the error's message followed by those of its sources.
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let first = error.source();
     let sources = std::iter::successors(first, |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))

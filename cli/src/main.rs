@@ -20,6 +20,7 @@ mod exit;
 mod fetch;
 mod infer;
 mod kubernetes;
+mod log_output;
 mod logs;
 mod output;
 mod pem;

@@ -21,11 +21,12 @@ use weir_cluster_local::{Gpu, Local, Options};
 use weir_controller::files::Files;
 use weir_controller::{Declaration, Platform, Source, UrlScheme};
 use weir_ops::drain::{Drain, Signals};
-use weir_ops::telemetry::{self, Levels, Settings};
+use weir_ops::telemetry::Levels;
 
 use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::log_output;
 use crate::output::print;
 use crate::state::{self, AdminFile, StateLock};
 use components::Components;
@@ -42,7 +43,7 @@ const REVISIONS: &str = "revisions.json";
 /// # Errors
 /// [`CliError`] when the platform cannot start.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
-    install_logs(args.verbose)?;
+    log_output::install(log_levels(args.verbose))?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let what = Served {
         files: &args.files,
@@ -146,15 +147,9 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
     }
 }
 
-/// Logs warnings always and information with `-v`; each further `-v` adds debug messages.
-fn install_logs(verbose: u8) -> Result<(), CliError> {
-    let settings = Settings {
-        levels: Levels { info: verbose > 0, verbose: u32::from(verbose.saturating_sub(1)), ..Levels::default() },
-        ..Settings::default()
-    };
-    let installed = telemetry::install(&settings);
-    installed.map_err(|error| CliError::Usage(error.to_string()))?;
-    Ok(())
+/// Levels of the log: warnings always, and information with `-v`. Each further `-v` adds debug messages.
+fn log_levels(verbose: u8) -> Levels {
+    Levels { info: verbose > 0, verbose: u32::from(verbose.saturating_sub(1)), ..Levels::default() }
 }
 
 /// Collects every error in the files: of objects that cannot be read, and of services that are invalid.

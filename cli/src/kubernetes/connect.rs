@@ -7,7 +7,7 @@ use weir_cluster_kubernetes::{Client, Kubernetes, Options};
 use weir_ops::drain::Drain;
 
 use crate::args::ProcessArgs;
-use crate::error::CliError;
+use crate::error::{CliError, with_sources};
 
 /// Pause between two attempts while the API server is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -50,14 +50,4 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, ClusterError>>>(what
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
-}
-
-fn with_sources(error: &ClusterError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

@@ -11,11 +11,12 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use weir_ops::admin::{Admin, Health, HealthCheck};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::registry::{self, Registry};
-use weir_ops::telemetry::{self, Levels, Settings};
+use weir_ops::telemetry::Levels;
 
 use crate::args::ProcessArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::log_output;
 use crate::ports;
 
 /// File with the host's name, which in a pod is the pod's name.
@@ -45,7 +46,7 @@ impl Process {
     /// # Errors
     /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], [`CliError::Usage`].
     pub(super) fn start(args: &ProcessArgs, delay: Duration) -> Result<Self, CliError> {
-        install_logs(args.verbose)?;
+        log_output::install(log_levels(args.verbose))?;
         let address = SocketAddr::new(args.address, args.admin_port);
         let (listener, _) = ports::bind("--admin-port", address)?;
         let drain = Drain::new();
@@ -99,15 +100,9 @@ impl Process {
     }
 }
 
-/// Logs information always, and debug messages with `-v`.
-fn install_logs(verbose: u8) -> Result<(), CliError> {
-    let settings = Settings {
-        levels: Levels { info: true, verbose: u32::from(verbose), ..Levels::default() },
-        ..Settings::default()
-    };
-    let installed = telemetry::install(&settings);
-    installed.map_err(|error| CliError::Usage(error.to_string()))?;
-    Ok(())
+/// Levels of the log: information always, and debug messages with `-v`.
+fn log_levels(verbose: u8) -> Levels {
+    Levels { info: true, verbose: u32::from(verbose), ..Levels::default() }
 }
 
 fn name(args: &ProcessArgs) -> Result<String, CliError> {
