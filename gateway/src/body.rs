@@ -4,10 +4,8 @@ mod buffered;
 mod chunk_reader;
 mod downstream;
 mod flush_first;
-mod held;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody, discard, linger};
 pub(crate) use chunk_reader::ChunkReader;
 pub(crate) use downstream::DownstreamBody;
 pub(crate) use flush_first::FlushFirst;
-pub(crate) use held::held;

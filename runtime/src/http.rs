@@ -18,7 +18,7 @@ use weir_protocol::Coded;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 use weir_serve::known_hosts::KnownHosts;
 use weir_serve::request_head;
-use weir_serve::{BodyEnd, ConnectionLimits};
+use weir_serve::{BodyEnd, ConnectionLimits, end_connection};
 
 use crate::compression::Coding;
 use crate::error::ServeError;
@@ -121,7 +121,7 @@ impl Http {
             // A proxy may have parsed an ambiguous request as two (request smuggling), so the server closes the
             // connection after the response.
             if is_ambiguous || self.server.is_draining() {
-                respond::end_connection(&mut response, parts.version);
+                end_connection(&mut response, parts.version);
             }
             if parts.method == Method::HEAD {
                 return respond::head_of(response);
@@ -152,7 +152,7 @@ impl Http {
             response = self.compress(preferred, response).await?;
         }
         let (parts, body) = response.into_parts();
-        Ok(Response::from_parts(parts, body.held(&permit)?))
+        Ok(Response::from_parts(parts, body.charged(&permit)?))
     }
 
     async fn read(

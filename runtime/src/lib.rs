@@ -12,7 +12,6 @@ mod echo;
 mod engine;
 mod error;
 mod grpc;
-mod held_bytes;
 mod http;
 mod in_use;
 mod interface;

@@ -11,8 +11,8 @@ use weir_protocol::{
 };
 
 use crate::backend::{RequestTensor, ShapeTolerance, TensorConfig};
+use crate::charged_bytes;
 use crate::error::ServeError;
-use crate::held_bytes;
 use crate::interface::{Interface, reshaped};
 use crate::job::Job;
 use crate::shared_memory::{SharedMemory, SharedMemoryError};
@@ -64,12 +64,12 @@ impl ReadShared for SharedMemory {
     }
 
     fn count_strings(&self, data: Bytes, strings: usize) -> Result<Bytes, ServeError> {
-        if data.len() < held_bytes::UNCOUNTED {
+        if data.len() < charged_bytes::UNCHARGED {
             return Ok(data);
         }
         let permit = self.budget().permit();
         permit.resize(strings.saturating_mul(STRING))?;
-        Ok(held_bytes::held(data, permit))
+        Ok(charged_bytes::charged(data, permit))
     }
 
     fn check(&self, region: &str) -> Result<(), ServeError> {

@@ -31,11 +31,13 @@ pub mod open_files;
 mod pace;
 mod places;
 pub mod request_head;
+mod response;
 mod stream;
 mod traffic;
 
 pub use accept::Acceptor;
 pub use bind::{PortUse, advice, bind};
+pub use body::charged::charged;
 pub use body::end::{BodyEnd, IncompleteBody};
 pub use body::message_framing::MessageFraming;
 pub use body::timed::{Stalled, TimedBody};
@@ -49,6 +51,7 @@ pub use lifetime::LATE_REQUESTS;
 pub use limits::ConnectionLimits;
 pub use pace::{Pace, Upload};
 pub use places::reserved::{ConnectionPlace, ReservedPlaces};
+pub use response::end_connection;
 pub use stream::Stream;
 pub use traffic::{Exchange, GRACE, TrackedBody, Traffic};
 

@@ -10,12 +10,13 @@ use http::response::Parts;
 use http::{Response, StatusCode};
 use weir_protocol::rest::HEADER_LENGTH;
 use weir_serve::byte_budget::BudgetPermit;
+use weir_serve::charged;
 
 use super::entry::BatchEntry;
 use super::message::GrpcResponse;
 use super::request::{ParsedRequest, is_encoded, split_json};
 use super::template::{BodyKind, Template};
-use crate::body::{DownstreamBody, held};
+use crate::body::DownstreamBody;
 use crate::codec::{self, grpc};
 use crate::error::GatewayError;
 use crate::headers;
@@ -256,7 +257,7 @@ impl BatchResponse {
         let times = if trailers.is_empty() { &mut headers } else { &mut trailers };
         headers::add_timing(times, last.saturating_duration_since(entry.request.arrived));
         let data = body.filter(|piece| !piece.is_empty());
-        let data = data.map(|piece| held(piece, &self.permit)).collect();
+        let data = data.map(|piece| charged(piece, Arc::clone(&self.permit))).collect();
         let trailers = (!trailers.is_empty()).then_some(trailers);
         let mut response = Response::new(DownstreamBody::Pieces { data, trailers });
         *response.status_mut() = self.head.status;

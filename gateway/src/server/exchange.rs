@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use weir_serve::header_names;
+use weir_serve::{end_connection, header_names};
 
 use super::request_checks;
 use crate::body::{DownstreamBody, discard, linger};
@@ -60,14 +60,6 @@ pub(super) async fn respond(
         end_connection(&mut response, parts.version);
     }
     response
-}
-
-/// Closes an HTTP/1.1 connection after this response, so that the client sends no further request on it.
-fn end_connection(response: &mut Response<DownstreamBody>, version: Version) {
-    if version < Version::HTTP_2 {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-    }
 }
 
 /// True if the client holds its body back until it gets `100 Continue`, which hyper sends once the body is read.

@@ -12,8 +12,8 @@ use weir_protocol::grpc::proto;
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::{Grpc, malformed, status};
+use crate::charged_bytes;
 use crate::error::ServeError;
-use crate::held_bytes;
 
 /// The responses of a stream.
 pub(super) type Responses = Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
@@ -91,7 +91,7 @@ impl Grpc {
         };
         let answer = answer.and_then(|(inferred, _)| {
             let response = codec::encode_response(inferred.response);
-            held_bytes::count(permit, response.encoded_len())?;
+            charged_bytes::count(permit, response.encoded_len())?;
             Ok(response)
         });
         match answer {

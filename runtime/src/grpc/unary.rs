@@ -18,7 +18,7 @@ use weir_protocol::grpc::{Footprint, TooManyParts};
 use weir_serve::Upload;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
-use crate::held_bytes;
+use crate::charged_bytes;
 use crate::request_body::{self, BodyLimits};
 
 /// Bytes before each message: a flag for compression and a length of four bytes.
@@ -179,14 +179,14 @@ pub(super) fn write(
             "Error, encoded message length too large: found {length} bytes, the limit is: {limit} bytes"
         )));
     }
-    held_bytes::count(&permit, PREFIX + length).map_err(|error| super::status(&error))?;
+    charged_bytes::count(&permit, PREFIX + length).map_err(|error| super::status(&error))?;
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(length as u32);
     message.encode(&mut data).map_err(|error| Status::internal(error.to_string()))?;
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
     let mut response = Response::new(ReplyBody::Message {
-        data: Some(held_bytes::held(data.freeze(), permit)),
+        data: Some(charged_bytes::charged(data.freeze(), permit)),
         trailers: Some(trailers),
     });
     let grpc = HeaderValue::from_static("application/grpc");
@@ -230,7 +230,7 @@ impl HttpBody for ReplyBody {
 fn counted(frame: Frame<Bytes>, budget: &ByteBudget) -> Result<Frame<Bytes>, Status> {
     match frame.into_data() {
         Ok(data) => {
-            let data = held_bytes::counted(data, budget);
+            let data = charged_bytes::charge(data, budget);
             data.map(Frame::data).map_err(|error| super::status(&error))
         }
         Err(frame) => Ok(frame),

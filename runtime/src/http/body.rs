@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::MAX_CONTROL_BODY;
+use crate::charged_bytes;
 use crate::error::ServeError;
-use crate::held_bytes;
 use crate::request_body::{BodyLimits, next_chunk};
 
 /// A response body: buffers that are sent one after the other.
@@ -36,13 +36,13 @@ impl Body {
     ///
     /// # Errors
     /// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
-    pub(crate) fn held(mut self, permit: &Arc<BudgetPermit>) -> Result<Self, ServeError> {
-        if self.remaining < held_bytes::UNCOUNTED as u64 {
+    pub(crate) fn charged(mut self, permit: &Arc<BudgetPermit>) -> Result<Self, ServeError> {
+        if self.remaining < charged_bytes::UNCHARGED as u64 {
             return Ok(self);
         }
-        held_bytes::count(permit, self.remaining as usize)?;
+        charged_bytes::count(permit, self.remaining as usize)?;
         for buffer in &mut self.buffers {
-            *buffer = held_bytes::held(std::mem::take(buffer), Arc::clone(permit));
+            *buffer = charged_bytes::charged(std::mem::take(buffer), Arc::clone(permit));
         }
         Ok(self)
     }

@@ -12,9 +12,9 @@ use weir_serve::byte_budget::BudgetPermit;
 use super::body::Body;
 use super::route::Target;
 use super::{Http, HttpResult, LARGE, Received, respond, text};
+use crate::charged_bytes;
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
-use crate::held_bytes;
 use crate::off_reactor::off_reactor;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
@@ -199,7 +199,7 @@ fn reserve(permit: &BudgetPermit, body: usize, json: usize) -> Result<(), ServeE
 fn reserve_json(permit: &BudgetPermit, response: &InferResponse) -> Result<(), ServeError> {
     let most = rest::most_json_bytes(response);
     if most > LARGE {
-        held_bytes::count(permit, most)?;
+        charged_bytes::count(permit, most)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Responses and their headers.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, Version};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use weir_protocol::grpc;
 use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
@@ -51,14 +51,6 @@ pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
         parts.headers.insert(CONTENT_LENGTH, length.into());
     }
     Response::from_parts(parts, Body::default())
-}
-
-/// Closes an HTTP/1.1 connection after this response, so that the client sends no further request on it.
-pub(super) fn end_connection(response: &mut Response<Body>, version: Version) {
-    if version < Version::HTTP_2 {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-    }
 }
 
 /// Returns the error of a request that matches no call, in a form that its client can read: gRPC clients that came to

@@ -15,7 +15,7 @@ use weir_protocol::{Delivery, RequestedOutput, SharedRange};
 use weir_serve::byte_budget::ByteBudget;
 
 use super::SharedMemoryError as Error;
-use crate::held_bytes;
+use crate::charged_bytes;
 
 /// Prefix of objects that belong to the server in Triton; clients may not use them.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
@@ -190,7 +190,7 @@ impl SharedMemory {
         permit.resize(size)?;
         let mut data = vec![0; size];
         region.file.read_exact_at(&mut data, start).map_err(|source| region.access_error(source))?;
-        Ok(held_bytes::held(data.into(), permit))
+        Ok(charged_bytes::charged(data.into(), permit))
     }
 
     /// Pins the regions of these outputs. Unknown regions are left out; `check` refuses their requests.

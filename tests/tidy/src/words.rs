@@ -57,6 +57,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Gate", "InUse"),
     ("Held", "BufferedBody"),
     ("HeldBy", "LimitedBy"),
+    ("HeldBytes", "ChargedBytes"),
     ("HeldPlace", "ConnectionPlace"),
     ("HeldRegions", "PinnedRegions"),
     ("HighWater", "PeakMemory"),

@@ -6,40 +6,28 @@ use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
 use crate::error::ServeError;
 
-/// Responses smaller than this are not counted: the stream or connection itself takes several times as much.
-pub(crate) const UNCOUNTED: usize = 1024;
-
-/// Bytes, and the permit of the budget that they count against.
-struct HeldBytes<P> {
-    bytes: Bytes,
-    _permit: P,
-}
-
-impl<P> AsRef<[u8]> for HeldBytes<P> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+/// Responses smaller than this are not charged: the stream or connection itself takes several times as much.
+pub(crate) const UNCHARGED: usize = 1024;
 
 /// Returns the same bytes, which keep the permit until the last slice of them is dropped.
-pub(crate) fn held<P: Send + Sync + 'static>(bytes: Bytes, permit: P) -> Bytes {
-    if bytes.len() < UNCOUNTED {
+pub(crate) fn charged<P: Send + Sync + 'static>(bytes: Bytes, permit: P) -> Bytes {
+    if bytes.len() < UNCHARGED {
         return bytes;
     }
-    Bytes::from_owner(HeldBytes { bytes, _permit: permit })
+    weir_serve::charged(bytes, permit)
 }
 
-/// Returns the same bytes, counted against a budget.
+/// Returns the same bytes, charged to a budget.
 ///
 /// # Errors
 /// [`ServeError::AnswerBudgetExhausted`] if too little of the budget is left.
-pub(crate) fn counted(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeError> {
-    if bytes.len() < UNCOUNTED {
+pub(crate) fn charge(bytes: Bytes, budget: &ByteBudget) -> Result<Bytes, ServeError> {
+    if bytes.len() < UNCHARGED {
         return Ok(bytes);
     }
     let permit = budget.permit();
     count(&permit, bytes.len())?;
-    Ok(held(bytes, permit))
+    Ok(charged(bytes, permit))
 }
 
 /// Sets a permit to the size of a response, in place of the size of its request.
@@ -57,9 +45,9 @@ mod tests {
     #[test]
     fn bytes_count_until_their_last_slice_is_dropped() {
         let budget = ByteBudget::new(100_000);
-        let mut bytes = counted(Bytes::from(vec![7; 60_000]), &budget).unwrap();
+        let mut bytes = charge(Bytes::from(vec![7; 60_000]), &budget).unwrap();
         assert_eq!(budget.in_use(), 60_000);
-        let refused = counted(Bytes::from(vec![7; 60_000]), &budget).unwrap_err();
+        let refused = charge(Bytes::from(vec![7; 60_000]), &budget).unwrap_err();
         assert!(matches!(refused, ServeError::AnswerBudgetExhausted { limit: 100_000 }));
         let end = bytes.split_off(59_999);
         drop(bytes);
