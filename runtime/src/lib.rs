@@ -21,6 +21,7 @@ mod metrics;
 pub mod model_file;
 mod off_reactor;
 mod padding;
+mod panic_text;
 mod repository;
 mod request;
 mod request_body;

@@ -9,11 +9,12 @@ use weir_batcher::Worker;
 
 use super::context::InstanceContext;
 use super::inline::SharedRunner;
-use super::runner::{Runner, panic_text};
+use super::runner::Runner;
 use super::warmup::{WarmUpPlan, warm_up};
 use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap, STACK_OF_MODELS};
 use crate::job::Job;
+use crate::panic_text::panic_text;
 
 /// The thread of a warm instance.
 pub(super) struct StartedInstance {

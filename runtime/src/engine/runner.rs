@@ -12,6 +12,7 @@ use crate::backend::{BatchOutput, Instance, ModelError, Started};
 use crate::batch::OutputSlice;
 use crate::error::ServeError;
 use crate::job::Job;
+use crate::panic_text::panic_text;
 use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
 
 /// An instance with its context.
@@ -163,12 +164,6 @@ impl From<ModelError> for ServeError {
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
     let text = panic_text(panic);
     ServeError::Model(format!("the model panicked: {text}"))
-}
-
-/// Returns the message of a panic.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[expect(clippy::disallowed_methods, reason = "an instance's thread owns the clock of its batches")]

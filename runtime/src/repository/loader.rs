@@ -1,6 +1,5 @@
 //! Runs a limited number of loads on separate threads, and catches their panics.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use super::labels;
 use super::launch::{Launch, VersionSource};
 use super::options::RepositoryOptions;
 use crate::backend::LoadError;
+use crate::panic_text::panic_text;
 
 /// Loads model versions within limits on threads and retries.
 #[derive(Debug)]
@@ -77,9 +77,4 @@ fn launch_guarded<L: Launch>(launch: &L, source: VersionSource) -> Result<L::Ser
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(payload) => Err(format!("the model library panicked: {}", panic_text(payload.as_ref()))),
     }
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
 }
