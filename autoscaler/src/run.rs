@@ -9,7 +9,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{ClusterError, Directory, HeldLease, Lease, Reports, Scale};
+use weir_cluster::{ClusterError, Directory, Lease, LeaseEnd, Reports, Scale};
 
 use self::leader::Leader;
 use crate::Decisions;
@@ -20,9 +20,6 @@ pub const LEASE: &str = "weir-autoscaler";
 
 /// Interval of decisions. Gateways report every second, so there is nothing new before.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// Longest wait for the release of the lease. If it fails, the next leader waits until the lease expires.
-const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Pause before another attempt to acquire the lease.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -82,22 +79,12 @@ impl Autoscaler {
             return Ok(());
         };
         tracing::info!("this process is the autoscaler's leader");
-        self.lead(&held, stop).await;
-        held.release(RELEASE_LIMIT).await;
+        match held.lead(Leader::new(self).run(), stop).await {
+            LeaseEnd::Stopped => {}
+            LeaseEnd::Lost => tracing::warn!("lost the autoscaler's lease; another process leads now"),
+        }
+        held.release().await;
         self.decisions.send_replace(Arc::default());
         Ok(())
-    }
-
-    async fn lead(&self, held: &HeldLease, stop: &CancellationToken) {
-        let leader = Leader::new(self);
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = held.lost() => tracing::warn!("lost the autoscaler's lease; another process leads now"),
-            () = leader.run() => {
-                // The watched channels have closed, which means that the process ends too.
-                stop.cancelled().await;
-            }
-        }
     }
 }

@@ -18,6 +18,18 @@ pub trait Lease: Send + Sync {
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError>;
 }
 
+/// Longest wait for the release of a lease. If it fails, the next leader waits until the lease expires.
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Reason why a leader stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// The process was told to stop.
+    Stopped,
+    /// Another process may hold the lease now.
+    Lost,
+}
+
 /// A lease, held until this value is dropped.
 pub struct HeldLease {
     lost: CancellationToken,
@@ -37,11 +49,25 @@ impl HeldLease {
         self.lost.cancelled().await;
     }
 
-    /// Releases the lease, and waits at most `limit` until another process can acquire it.
-    pub async fn release(self, limit: Duration) {
+    /// Runs a leader until `stop` is cancelled or the lease is lost. A leader that ends by itself is not started again:
+    /// the values that it watches have closed, which means that the process ends too.
+    pub async fn lead(&self, leader: impl Future<Output = ()>, stop: &CancellationToken) -> LeaseEnd {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => LeaseEnd::Stopped,
+            () = self.lost() => LeaseEnd::Lost,
+            () = leader => {
+                stop.cancelled().await;
+                LeaseEnd::Stopped
+            }
+        }
+    }
+
+    /// Releases the lease, and waits a moment until another process can acquire it.
+    pub async fn release(self) {
         drop(self.release);
         // After the limit a waiting process still gets the lease, at the latest when it expires.
-        let _ = tokio::time::timeout(limit, self.lost.cancelled()).await;
+        let _ = tokio::time::timeout(RELEASE_LIMIT, self.lost.cancelled()).await;
     }
 
     /// Returns true once another process may hold the lease.
@@ -55,5 +81,23 @@ impl fmt::Debug for HeldLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("HeldLease");
         text.field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_leader_runs_until_the_stop_or_the_loss_of_the_lease() {
+        let (lost, stop) = (CancellationToken::new(), CancellationToken::new());
+        let held = HeldLease::new(lost.clone(), ());
+        let ended = async { stop.cancel() };
+        assert_eq!(held.lead(ended, &stop).await, LeaseEnd::Stopped);
+        let lose = async {
+            lost.cancel();
+            std::future::pending().await
+        };
+        assert_eq!(held.lead(lose, &CancellationToken::new()).await, LeaseEnd::Lost);
     }
 }

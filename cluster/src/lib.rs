@@ -16,6 +16,7 @@
 mod apply;
 mod directory;
 mod error;
+mod image_name;
 mod lease;
 mod memory;
 mod name;
@@ -34,7 +35,8 @@ mod workload;
 pub use apply::{Applied, Apply, Desired};
 pub use directory::Directory;
 pub use error::ClusterError;
-pub use lease::{HeldLease, Lease};
+pub use image_name::image_name;
+pub use lease::{HeldLease, Lease, LeaseEnd};
 pub use memory::{Edit, Gateways, Leases, Ledger, Membership};
 #[cfg(feature = "fake")]
 pub use memory::{Fake, Readiness, contract};

@@ -27,7 +27,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Apply, ClusterError, Directory, HeldLease, Lease, Reports};
+use weir_cluster::{Apply, ClusterError, Directory, Lease, LeaseEnd, Reports};
 
 use crate::source::Source;
 use leader::Leader;
@@ -35,9 +35,6 @@ use metrics::ReconcileMetrics;
 
 /// Name of the lease under which one process reconciles.
 pub const LEASE: &str = "weir-controller";
-
-/// Longest wait for the release of the lease; without a release the next leader waits until the lease expires.
-const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Time before the next attempt to acquire the lease after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -113,23 +110,13 @@ impl Controller {
         };
         tracing::info!("this process is the controller's leader");
         self.leadership.send_replace(Leadership::Leading);
-        self.lead(&held, stop).await;
+        match held.lead(Leader::new(self).run(), stop).await {
+            LeaseEnd::Stopped => {}
+            LeaseEnd::Lost => tracing::warn!("lost the controller's lease: another process reconciles now"),
+        }
         self.leadership.send_replace(Leadership::Standby);
         self.metrics.stand_by();
-        held.release(RELEASE_LIMIT).await;
+        held.release().await;
         Ok(())
-    }
-
-    async fn lead(&self, held: &HeldLease, stop: &CancellationToken) {
-        let leader = Leader::new(self);
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = held.lost() => tracing::warn!("lost the controller's lease: another process reconciles now"),
-            () = leader.run() => {
-                // The watches have ended, because the process is ending.
-                stop.cancelled().await;
-            }
-        }
     }
 }

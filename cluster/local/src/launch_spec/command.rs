@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
-use weir_cluster::check_runtime_arguments;
+use weir_cluster::{check_runtime_arguments, image_name};
 
 use super::LaunchSpec;
 use crate::expand::expand;
@@ -133,13 +133,6 @@ pub(super) fn relocate(text: &str, models: &[ModelFiles]) -> String {
     models.iter().fold(text.to_owned(), |text, model| {
         weir_cluster::relocate(&text, &model.mount_path, &model.path.display().to_string())
     })
-}
-
-/// Returns the last component of an image's name, without tag and digest.
-fn image_name(image: &str) -> &str {
-    let image = image.split('@').next().unwrap_or_default();
-    let last = image.rsplit('/').next().unwrap_or_default();
-    last.split(':').next().unwrap_or_default()
 }
 
 /// Removes the listen flags from the arguments, `--flag=value` and `--flag value`.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, PodSpec, Probe, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use weir_cluster::{ContainerPorts, ReadyCall, Workload};
+use weir_cluster::{ContainerPorts, ReadyCall, Workload, image_name};
 
 use super::weir_runtime;
 use crate::entry::TRANSFORMER;
@@ -110,7 +110,7 @@ fn ready_call(container: &Container, declared: Option<ReadyCall>) -> ReadyCall {
 }
 
 fn has_v2(container: &Container) -> bool {
-    let image = container.image.as_deref().map(weir_runtime::name);
+    let image = container.image.as_deref().map(image_name);
     let program = container.command.iter().flatten().next();
     let program = program.and_then(|path| path.rsplit('/').next());
     let is_known = |name: Option<&str>| name.is_some_and(|name| V2_SERVERS.contains(&name));

@@ -1,20 +1,14 @@
 //! Weir's own runtime, recognised by its image.
 
 use k8s_openapi::api::core::v1::Container;
+use weir_cluster::image_name;
 
 /// Last path component of the image's name, whatever the registry.
 const IMAGE: &str = "weir-runtime";
 
 /// Returns true if a container runs Weir's own runtime.
 pub(super) fn is_ours(container: &Container) -> bool {
-    container.image.as_deref().is_some_and(|image| name(image) == IMAGE)
-}
-
-/// Returns the last path component of an image's name, without tag and digest.
-pub(super) fn name(image: &str) -> &str {
-    let image = image.split('@').next().unwrap_or_default();
-    let last = image.rsplit('/').next().unwrap_or_default();
-    last.split(':').next().unwrap_or_default()
+    container.image.as_deref().is_some_and(|image| image_name(image) == IMAGE)
 }
 
 #[cfg(test)]
