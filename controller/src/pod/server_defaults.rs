@@ -1,10 +1,10 @@
 //! Defaults that KServe adds for certain servers: variables, arguments, and labels for placeholders.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::Storage;
 use weir_crds::inference_service::{Model, Protocol};
 
+use super::variable::set_default;
 use crate::runtimes::ServerType;
 
 /// Label with the class of the model, which MLServer's runtime reads by a placeholder.
@@ -27,10 +27,10 @@ fn mlserver(object: &mut ObjectMeta, model: &mut Model) {
     let has_model = has_storage(model);
     let container = &mut model.framework.container;
     if has_model {
-        set(container, "MLSERVER_MODEL_NAME", &name);
-        set(container, "MLSERVER_MODEL_URI", Storage::MOUNT_PATH);
+        set_default(container, "MLSERVER_MODEL_NAME", &name);
+        set_default(container, "MLSERVER_MODEL_URI", Storage::MOUNT_PATH);
     } else {
-        set(container, "MLSERVER_LOAD_MODELS_AT_STARTUP", "false");
+        set_default(container, "MLSERVER_LOAD_MODELS_AT_STARTUP", "false");
     }
     let class = match model.model_format.name.as_str() {
         "xgboost" => "mlserver_xgboost.XGBoostModel",
@@ -57,7 +57,7 @@ fn torchserve(object: &mut ObjectMeta, model: &mut Model) {
         Some(Protocol::V1 | Protocol::GrpcV1) | None => ("kserve", "v1"),
     };
     label(object, SERVICE_ENVELOPE, envelope);
-    set(&mut model.framework.container, "PROTOCOL_VERSION", version);
+    set_default(&mut model.framework.container, "PROTOCOL_VERSION", version);
 }
 
 fn has_storage(model: &Model) -> bool {
@@ -67,11 +67,4 @@ fn has_storage(model: &Model) -> bool {
 fn label(object: &mut ObjectMeta, key: &str, value: &str) {
     let labels = object.labels.get_or_insert_default();
     labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-}
-
-fn set(container: &mut Container, name: &str, value: &str) {
-    let env = container.env.get_or_insert_default();
-    if !env.iter().any(|variable| variable.name == name) {
-        env.push(EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None });
-    }
 }

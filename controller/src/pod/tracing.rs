@@ -1,9 +1,10 @@
 //! OpenTelemetry variables that KServe sets in the servers of a service with `spec.tracing`.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::{ServiceName, Workload};
 use weir_crds::inference_service::Tracing;
 
+use super::variable::set_default;
 use crate::runtimes::ServerType;
 
 /// Default endpoint of KServe.
@@ -30,7 +31,7 @@ pub(crate) fn trace(mut template: PodTemplateSpec, tracing: Option<&Tracing>, tr
     if let Some(container) = pod.containers.get_mut(serving) {
         set_variables(container, tracing, traced, "predictor");
         if traced.server == Some(ServerType::MlServer) {
-            set(container, "MLSERVER_TRACING_SERVER", endpoint(tracing));
+            set_default(container, "MLSERVER_TRACING_SERVER", endpoint(tracing));
         }
     }
     if let Some(container) = transformer.and_then(|at| pod.containers.get_mut(at)) {
@@ -54,19 +55,12 @@ fn set_variables(container: &mut Container, tracing: &Tracing, traced: &Traced<'
         ("OTEL_TRACES_SAMPLER_ARG", argument),
         ("OTEL_RESOURCE_ATTRIBUTES", &attributes),
     ] {
-        set(container, variable, value);
+        set_default(container, variable, value);
     }
 }
 
 fn endpoint(tracing: &Tracing) -> &str {
     tracing.exporter_endpoint.as_deref().unwrap_or(ENDPOINT)
-}
-
-fn set(container: &mut Container, name: &str, value: &str) {
-    let env = container.env.get_or_insert_default();
-    if !env.iter().any(|variable| variable.name == name) {
-        env.push(EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None });
-    }
 }
 
 #[cfg(test)]
