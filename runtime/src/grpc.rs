@@ -29,6 +29,7 @@ use weir_serve::byte_budget::ByteBudget;
 use crate::engine::Inferred;
 use crate::error::ServeError;
 use crate::launch::InUse;
+use crate::request::forward_headers;
 use crate::restriction::{ControlRoutes, Restriction};
 use crate::server::Server;
 use crate::serving_headers;
@@ -83,7 +84,7 @@ impl Grpc {
     ) -> Result<(InUse, InferRequest), ServeError> {
         let loaded = self.find(&request.model_name, &request.model_version)?;
         let mut request = codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
-        self.forward(&mut request, metadata)?;
+        forward_headers(&mut request.parameters, metadata, self.options.forward.as_ref())?;
         Ok((loaded, request))
     }
 
@@ -91,20 +92,6 @@ impl Grpc {
     fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
         let version = decode_version(version)?;
         self.server.find(model, &version)
-    }
-
-    /// Turns metadata that matches `--grpc-header-forward-pattern` into parameters.
-    fn forward(&self, request: &mut InferRequest, metadata: &HeaderMap) -> Result<(), ServeError> {
-        let Some(pattern) = &self.options.forward else {
-            return Ok(());
-        };
-        for (name, value) in metadata {
-            if pattern.is_match(name.as_str()) {
-                let (name, value) = (name.as_str(), value.as_bytes());
-                crate::request::forward(&mut request.parameters, name, value)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
+use regex::Regex;
 use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
 };
@@ -295,11 +297,27 @@ fn fits(dims: &[i64], wanted: &[i64], tolerance: ShapeTolerance) -> bool {
     own.len() == wanted.len() && own.iter().zip(wanted).all(matches)
 }
 
-/// Adds a request header as a parameter.
+/// Adds the request headers that match `pattern` as parameters; none without a pattern.
 ///
 /// # Errors
-/// [`ServeError::Invalid`] if a reserved parameter has the header's name, or if the value is not UTF-8.
-pub(crate) fn forward(parameters: &mut Parameters, name: &str, value: &[u8]) -> Result<(), ServeError> {
+/// [`ServeError::Invalid`] if a reserved parameter has a matching header's name, or if its value is not UTF-8.
+pub(crate) fn forward_headers(
+    parameters: &mut Parameters,
+    headers: &HeaderMap,
+    pattern: Option<&Regex>,
+) -> Result<(), ServeError> {
+    let Some(pattern) = pattern else {
+        return Ok(());
+    };
+    for (name, value) in headers {
+        if pattern.is_match(name.as_str()) {
+            forward(parameters, name.as_str(), value.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn forward(parameters: &mut Parameters, name: &str, value: &[u8]) -> Result<(), ServeError> {
     if RESERVED.contains(&name) || name.starts_with("triton_") {
         return Err(invalid(format!("Header '{name}' is reserved for Triton usage and cannot be forwarded.")));
     }
@@ -326,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_leeway_limits_additional_dimensions() {
+    fn the_tolerance_limits_additional_dimensions() {
         let wanted = [-1, 32];
         for (dims, tolerance, expected) in [
             (&[5, 32][..], ShapeTolerance::OneLeadingDim, true),

@@ -16,6 +16,7 @@ use crate::charged_bytes;
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
 use crate::off_reactor::off_reactor;
+use crate::request::forward_headers;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +36,15 @@ impl Http {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
         let Received { headers, body, permit, .. } = received;
-        let held = Arc::clone(&permit);
+        let response_permit = Arc::clone(&permit);
         let body = CountedBody { bytes: body, permit };
         let decoded = self.decode(&loaded.engine, target, &headers, body);
         let mut request = decoded.await?;
-        self.forward_headers(&mut request, &headers)?;
+        forward_headers(&mut request.parameters, &headers, self.options.forward.as_ref())?;
         // A queued request holds as little as possible, because hundreds of them have to fit in the processor's caches.
         drop(headers);
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        reserve_json(&held, &inferred.response)?;
+        reserve_json(&response_permit, &inferred.response)?;
         let encoded = if output_bytes(&inferred) > LARGE {
             let response = inferred.response;
             off_reactor(move || rest::encode_response(&response)).await?
@@ -123,30 +124,16 @@ impl Http {
         Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
     }
 
-    /// Turns request headers that match `--http-header-forward-pattern` into parameters.
-    fn forward_headers(&self, request: &mut InferRequest, headers: &HeaderMap) -> Result<(), ServeError> {
-        let Some(pattern) = &self.options.forward else {
-            return Ok(());
-        };
-        for (name, value) in headers {
-            if pattern.is_match(name.as_str()) {
-                let (name, value) = (name.as_str(), value.as_bytes());
-                crate::request::forward(&mut request.parameters, name, value)?;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) async fn generate(&self, target: &Target<'_>, received: Received, framing: Framing) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
-        let held = Arc::clone(&received.permit);
+        let response_permit = Arc::clone(&received.permit);
         let body = CountedBody { bytes: received.body, permit: received.permit };
         let decoded = self.decode_untyped(&loaded.engine, target, body, rest::decode_generate);
         let mut request = decoded.await?;
-        self.forward_headers(&mut request, &received.headers)?;
+        forward_headers(&mut request.parameters, &received.headers, self.options.forward.as_ref())?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        reserve_json(&held, &inferred.response)?;
+        reserve_json(&response_permit, &inferred.response)?;
         let (json, cost) = encode_json(inferred, rest::encode_generate).await?;
         let mut response = match framing {
             Framing::Plain => respond::json(json),
@@ -160,13 +147,13 @@ impl Http {
         let loaded = self.server.find(model, "")?;
         let deadline = deadline(&received)?;
         let target = Target { model: model.into(), version: "" };
-        let held = Arc::clone(&received.permit);
+        let response_permit = Arc::clone(&received.permit);
         let body = CountedBody { bytes: received.body, permit: received.permit };
         let decoded = self.decode_untyped(&loaded.engine, &target, body, rest::decode_predict);
         let mut request = decoded.await?;
-        self.forward_headers(&mut request, &received.headers)?;
+        forward_headers(&mut request.parameters, &received.headers, self.options.forward.as_ref())?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        reserve_json(&held, &inferred.response)?;
+        reserve_json(&response_permit, &inferred.response)?;
         let (json, cost) = encode_json(inferred, rest::encode_predict).await?;
         let mut response = respond::json(json);
         respond::add_cost(&mut response, &cost, self.server.capacity());
