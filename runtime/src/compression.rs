@@ -200,8 +200,8 @@ impl<'a> Decompressed<'a> {
     fn read(&mut self, decoder: &mut impl Read) -> Result<(), ServeError> {
         loop {
             let room = STEP.min(self.bytes.capacity() - self.bytes.len());
-            let held = self.compressed + DECODER + self.bytes.len() + room;
-            self.permit.resize(held)?;
+            let charged = self.compressed + DECODER + self.bytes.len() + room;
+            self.permit.resize(charged)?;
             let step = decoder.by_ref().take(room as u64).read_to_end(&mut self.bytes);
             let more =
                 step.map_err(|error| ServeError::Invalid(format!("cannot decompress the request body: {error}")))?;

@@ -245,8 +245,8 @@ fn everything_runs_with_exactly_the_rights_of_the_chart() {
     let documents = install();
     let folder = TempDir::new().unwrap();
     let output = life(folder.path()).to_lowercase();
-    let told: Vec<_> = output.lines().filter(|line| line.contains("forbidden")).collect();
-    assert_eq!(told, Vec::<&str>::new());
+    let output: Vec<_> = output.lines().filter(|line| line.contains("forbidden")).collect();
+    assert_eq!(output, Vec::<&str>::new());
     let everywhere = rendered(SYSTEM, &[]);
     for component in COMPONENTS {
         let calls = Calls::of(SYSTEM, &format!("weir-{component}"));

@@ -91,7 +91,7 @@ struct Written {
 
 /// Newest known state of an object.
 #[derive(Clone, Debug)]
-enum Seen {
+enum LatestState {
     There(ObjectState),
     /// The object was deleted at this version.
     Gone(u64),
@@ -108,7 +108,7 @@ pub(crate) struct Drift {
 #[derive(Debug, Default)]
 struct Known {
     written: Objects<Written>,
-    seen: Objects<Seen>,
+    seen: Objects<LatestState>,
     writing: Writing,
 }
 
@@ -188,7 +188,7 @@ impl Drift {
     /// Notes that an object was deleted; `object` is its last state.
     pub(crate) fn miss<K: ManagedObject>(&mut self, object: &K) {
         for service in self.affected_services(object) {
-            let gone = Seen::Gone(generation(object));
+            let gone = LatestState::Gone(generation(object));
             let known = self.services.entry(service.clone()).or_default();
             known.see(K::KIND, &object.name_any(), gone);
             self.update_drifted(&service);
@@ -211,8 +211,8 @@ impl Drift {
         let known = self.services.get(service);
         let seen = known.into_iter().flat_map(|known| &known.seen);
         let there = seen.filter_map(|(kind, name, seen)| match seen {
-            Seen::There(state) => Some((*kind, name.clone(), state.clone())),
-            Seen::Gone(_) => None,
+            LatestState::There(state) => Some((*kind, name.clone(), state.clone())),
+            LatestState::Gone(_) => None,
         });
         Existing(there.collect())
     }
@@ -227,7 +227,7 @@ impl Drift {
     fn record<K: ManagedObject>(&mut self, service: &ServiceName, object: &K) -> ObjectState {
         let state = ObjectState::of(object, service);
         let known = self.services.entry(service.clone()).or_default();
-        known.see(K::KIND, &object.name_any(), Seen::There(state.clone()));
+        known.see(K::KIND, &object.name_any(), LatestState::There(state.clone()));
         state
     }
 
@@ -251,7 +251,7 @@ impl Drift {
 
 impl Known {
     /// Notes an object's newest state. Answers and watch events may arrive in any order.
-    fn see(&mut self, kind: Kind, name: &str, seen: Seen) {
+    fn see(&mut self, kind: Kind, name: &str, seen: LatestState) {
         let before = get(&self.seen, kind, name);
         if before.is_none_or(|before| before.version() <= seen.version()) {
             put(&mut self.seen, kind, name, seen);
@@ -262,8 +262,8 @@ impl Known {
     fn forget_gone(&mut self) {
         let written = &self.written;
         self.seen.retain(|(kind, name, seen)| match seen {
-            Seen::There(_) => true,
-            Seen::Gone(_) => get(written, *kind, name).is_some(),
+            LatestState::There(_) => true,
+            LatestState::Gone(_) => get(written, *kind, name).is_some(),
         });
     }
 
@@ -278,7 +278,7 @@ impl Known {
     }
 }
 
-impl Seen {
+impl LatestState {
     fn version(&self) -> u64 {
         match self {
             Self::There(state) => state.version,

@@ -73,14 +73,14 @@ pub(crate) struct NotedReplicas {
 /// State of the cluster as the watches have shown it.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
-    deployments: Seen<Scaled>,
-    services: Seen<Written>,
-    pods: Seen<SeenPod>,
+    deployments: WatchCache<Scaled>,
+    services: WatchCache<Written>,
+    pods: WatchCache<WatchedPod>,
     /// Time at the last [`Change::Clock`], in seconds since 1970.
     now: u64,
-    slices: Seen<Vec<Gateway>>,
-    endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
-    autoscalers: Seen<Targeted>,
+    slices: WatchCache<Vec<Gateway>>,
+    endpoints: WatchCache<(RevisionName, Key, Vec<Replica>)>,
+    autoscalers: WatchCache<Targeted>,
     /// True if HorizontalPodAutoscalers cannot be watched, so the first snapshot does not wait for them.
     lacks_autoscalers: bool,
     /// Replicas of each revision by name, from `pods` or from `endpoints`.
@@ -109,7 +109,7 @@ pub(crate) struct Notes {
 
 /// Facts about a pod, from its metadata and status.
 #[derive(Clone, Debug)]
-struct SeenPod {
+struct WatchedPod {
     revision: RevisionName,
     replica: Replica,
     placement: Option<Placement>,
@@ -254,7 +254,7 @@ impl Observed {
             let before = before.map(|before| &before.replica);
             let replica = replica::replica(object, before);
             let unseen = Unseen::of(object);
-            Some(SeenPod {
+            Some(WatchedPod {
                 revision: revision_of(object)?,
                 placement: Placement::of(object, &replica),
                 replica: match &unseen {
@@ -266,7 +266,7 @@ impl Observed {
         });
         let mut placements = self.notes.placements.lock();
         for Edit { before, after } in edits {
-            if let Some(SeenPod { revision, replica, .. }) = before {
+            if let Some(WatchedPod { revision, replica, .. }) = before {
                 placements.set(&revision, &replica.name, None);
                 let replicas = self.replicas.entry(revision.clone()).or_default();
                 replicas.remove(&replica.name);

@@ -11,23 +11,23 @@ use weir_controller::{FieldError, KeptObject, Service, ValidationErrors};
 use weir_crds::inference_service::FailureReason;
 use weir_crds::{Diagnostic, InferenceService, Object};
 
-use crate::statuses::SeenStatus;
+use crate::statuses::WatchedStatus;
 
 /// InferenceService as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SeenService {
+pub(crate) struct WatchedService {
     /// Service in its last valid form.
     pub(crate) service: Arc<Service>,
     /// Reasons why the object is invalid now; None if it is valid.
     pub(crate) errors: Option<Arc<ValidationErrors>>,
     /// Status as the API server stores it.
-    pub(crate) status: SeenStatus,
+    pub(crate) status: WatchedStatus,
     /// Digest of the metadata that a user writes, with UID and generation. An object with an equal digest is not parsed
     /// again.
     written: u64,
 }
 
-impl SeenService {
+impl WatchedService {
     /// Reads an object whose former state is `before`. None for an object that is being deleted, or whose name Weir
     /// cannot serve.
     pub(crate) fn read(object: &DynamicObject, before: Option<&Self>) -> Option<Self> {
@@ -56,9 +56,12 @@ impl SeenService {
 }
 
 /// Returns the status of an object.
-pub(crate) fn status(object: &DynamicObject) -> SeenStatus {
+pub(crate) fn status(object: &DynamicObject) -> WatchedStatus {
     let status = object.data.get("status");
-    SeenStatus { version: version(&object.metadata), text: status.map(ToString::to_string).unwrap_or_default().into() }
+    WatchedStatus {
+        version: version(&object.metadata),
+        text: status.map(ToString::to_string).unwrap_or_default().into(),
+    }
 }
 
 /// Returns the resource version of an object, which is a number on an API server.
@@ -106,7 +109,7 @@ fn invalid(found: &[Diagnostic]) -> ValidationErrors {
 }
 
 /// Returns the last valid spec.
-fn last_good(before: Option<&SeenService>) -> Option<Arc<str>> {
+fn last_good(before: Option<&WatchedService>) -> Option<Arc<str>> {
     match &before?.service.object {
         KeptObject::Text { spec, .. } => spec.clone(),
         KeptObject::Value(_) => None,
@@ -144,12 +147,12 @@ mod tests {
 
     #[test]
     fn a_new_status_or_version_leaves_the_service_the_same() {
-        let first = SeenService::read(&object(1, predictor("")), None).unwrap();
+        let first = WatchedService::read(&object(1, predictor("")), None).unwrap();
         assert_eq!(first.errors, None);
         let mut later = object(1, predictor(""));
         later.metadata.resource_version = Some("9".to_owned());
         later.data["status"]["url"] = "http://other".into();
-        let second = SeenService::read(&later, Some(&first)).unwrap();
+        let second = WatchedService::read(&later, Some(&first)).unwrap();
         assert!(Arc::ptr_eq(&first.service, &second.service));
         let url = second.status.read().url;
         assert_eq!(url.as_deref(), Some("http://other"));
@@ -157,9 +160,9 @@ mod tests {
 
     #[test]
     fn pods_are_checked_beyond_the_schema_and_the_last_valid_spec_is_kept() {
-        let good = SeenService::read(&object(1, predictor("")), None).unwrap();
+        let good = WatchedService::read(&object(1, predictor("")), None).unwrap();
         let bad = object(2, predictor(r#", "resuorces": {}"#));
-        let read = SeenService::read(&bad, Some(&good)).unwrap();
+        let read = WatchedService::read(&bad, Some(&good)).unwrap();
         let errors = read.errors.as_ref().unwrap().to_string();
         assert!(errors.contains("spec.predictor.model.resuorces: unknown field"), "{errors}");
         assert_eq!(last_good(Some(&read)), last_good(Some(&good)));
@@ -170,6 +173,6 @@ mod tests {
     fn an_object_that_is_being_deleted_is_no_longer_declared() {
         let mut object = object(1, predictor(""));
         object.metadata.deletion_timestamp = object.metadata.creation_timestamp.clone();
-        assert_eq!(SeenService::read(&object, None), None);
+        assert_eq!(WatchedService::read(&object, None), None);
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
 use weir_cluster::ServiceName;
-use weir_cluster_kubernetes::{Edit, Seen};
+use weir_cluster_kubernetes::{Edit, WatchCache};
 use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
 
-use crate::object::SeenService;
+use crate::object::WatchedService;
 use crate::orphans::Orphans;
-use crate::runtime::{Kind, SeenRuntime};
-use crate::statuses::{SeenStatus, Statuses};
+use crate::runtime::{Kind, WatchedRuntime};
+use crate::statuses::{Statuses, WatchedStatus};
 
 /// Event of one of the watches.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) struct Objects {
     platform: Platform,
-    services: Seen<SeenService>,
-    runtimes: Seen<SeenRuntime>,
-    cluster_runtimes: Seen<SeenRuntime>,
+    services: WatchCache<WatchedService>,
+    runtimes: WatchCache<WatchedRuntime>,
+    cluster_runtimes: WatchCache<WatchedRuntime>,
     /// Statuses that changed since they were last published; None for a deleted service.
-    unpublished: BTreeMap<ServiceName, Option<SeenStatus>>,
+    unpublished: BTreeMap<ServiceName, Option<WatchedStatus>>,
     /// Services deleted since the last publication whose objects are to stay.
     orphans: Orphans,
     /// True if the last declaration is out of date. Most events only concern statuses.
@@ -44,9 +44,9 @@ impl Objects {
     pub(crate) fn new(platform: Platform) -> Self {
         Self {
             platform,
-            services: Seen::default(),
-            runtimes: Seen::default(),
-            cluster_runtimes: Seen::default(),
+            services: WatchCache::default(),
+            runtimes: WatchCache::default(),
+            cluster_runtimes: WatchCache::default(),
             unpublished: BTreeMap::new(),
             orphans: Orphans::default(),
             is_outdated: true,
@@ -62,7 +62,7 @@ impl Objects {
                     self.orphans.see(object);
                 }
                 let ends_list = matches!(event, Event::InitDone);
-                let edits = self.services.take(event, SeenService::read);
+                let edits = self.services.take(event, WatchedService::read);
                 self.is_outdated |= ends_list || edits.iter().any(is_of_declaration);
                 for edit in edits {
                     self.note_status(edit);
@@ -109,7 +109,7 @@ impl Objects {
         orphans.extend(&mut self.orphans);
     }
 
-    fn note_status(&mut self, edit: Edit<SeenService>) {
+    fn note_status(&mut self, edit: Edit<WatchedService>) {
         let Some(name) = edit.values().next().map(|seen| seen.service.name.clone()) else {
             return;
         };
@@ -117,7 +117,7 @@ impl Objects {
         self.unpublished.insert(name, status);
     }
 
-    fn all_runtimes(&self) -> impl Iterator<Item = &SeenRuntime> {
+    fn all_runtimes(&self) -> impl Iterator<Item = &WatchedRuntime> {
         self.runtimes.values().chain(self.cluster_runtimes.values())
     }
 
@@ -138,7 +138,7 @@ impl Objects {
 }
 
 /// Returns true if an edit changes the declaration, and not only a status.
-fn is_of_declaration(edit: &Edit<SeenService>) -> bool {
+fn is_of_declaration(edit: &Edit<WatchedService>) -> bool {
     match (&edit.before, &edit.after) {
         (Some(before), Some(after)) => !Arc::ptr_eq(&before.service, &after.service) || before.errors != after.errors,
         (Some(_), None) | (None, Some(_)) => true,

@@ -33,10 +33,10 @@ impl Kind {
     }
 
     /// Reads an object whose former state is `before`.
-    pub(crate) fn read(self, object: &DynamicObject, before: Option<&SeenRuntime>) -> Option<SeenRuntime> {
+    pub(crate) fn read(self, object: &DynamicObject, before: Option<&WatchedRuntime>) -> Option<WatchedRuntime> {
         let name = object.metadata.name.clone()?;
         Some(match self.spec(object) {
-            Ok(spec) => SeenRuntime {
+            Ok(spec) => WatchedRuntime {
                 runtime: Some(Runtime {
                     scope: self.scope(&object.metadata),
                     since: created(&object.metadata),
@@ -46,7 +46,7 @@ impl Kind {
                 }),
                 problem: None,
             },
-            Err(errors) => SeenRuntime {
+            Err(errors) => WatchedRuntime {
                 runtime: before.and_then(|before| before.runtime.clone()),
                 problem: Some(format!("{} {name}: {}", self.name(), listed(&errors))),
             },

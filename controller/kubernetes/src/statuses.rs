@@ -9,7 +9,7 @@ use weir_crds::InferenceServiceStatus;
 
 /// Status of a service at one version of its object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SeenStatus {
+pub(crate) struct WatchedStatus {
     /// Resource version of the object.
     pub(crate) version: u64,
     /// Status as JSON. It is only parsed if the service is new to the controller, or another writer may have changed
@@ -20,7 +20,7 @@ pub(crate) struct SeenStatus {
 /// Statuses of all services.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
-    seen: BTreeMap<ServiceName, SeenStatus>,
+    seen: BTreeMap<ServiceName, WatchedStatus>,
     /// Statuses that this process wrote last.
     written: BTreeMap<ServiceName, WrittenStatus>,
     overwritten: Arc<BTreeSet<ServiceName>>,
@@ -33,7 +33,7 @@ struct WrittenStatus {
     digest: u64,
 }
 
-impl SeenStatus {
+impl WatchedStatus {
     /// Returns the parsed status. An invalid one counts as empty, and is written again.
     pub(crate) fn read(&self) -> InferenceServiceStatus {
         serde_json::from_str(&self.text).unwrap_or_default()
@@ -48,11 +48,11 @@ impl Statuses {
         self.written.remove(service);
         self.update_overwritten(service);
         let seen = self.seen.get(service);
-        seen.map(SeenStatus::read).unwrap_or_default()
+        seen.map(WatchedStatus::read).unwrap_or_default()
     }
 
     /// Notes a status as a watch shows it; None for a deleted service.
-    pub(crate) fn see(&mut self, service: ServiceName, status: Option<SeenStatus>) {
+    pub(crate) fn see(&mut self, service: ServiceName, status: Option<WatchedStatus>) {
         match status {
             Some(status) => {
                 self.seen.insert(service.clone(), status);
@@ -66,7 +66,7 @@ impl Statuses {
     }
 
     /// Notes a written status as the API server answered.
-    pub(crate) fn wrote(&mut self, service: &ServiceName, status: &SeenStatus) {
+    pub(crate) fn wrote(&mut self, service: &ServiceName, status: &WatchedStatus) {
         let written = WrittenStatus { version: status.version, digest: digest(&status.read()) };
         self.written.insert(service.clone(), written);
         self.update_overwritten(service);
@@ -109,12 +109,12 @@ mod tests {
         InferenceServiceStatus { url: Some(url.to_owned()), ..InferenceServiceStatus::default() }
     }
 
-    fn at(version: u64, url: &str) -> SeenStatus {
+    fn at(version: u64, url: &str) -> WatchedStatus {
         let text = serde_json::to_string(&status(url)).unwrap().into();
-        SeenStatus { version, text }
+        WatchedStatus { version, text }
     }
 
-    fn seen(version: u64, url: &str) -> Option<SeenStatus> {
+    fn seen(version: u64, url: &str) -> Option<WatchedStatus> {
         Some(at(version, url))
     }
 
@@ -146,7 +146,7 @@ mod tests {
         for text in ["", "null", "{\"url\": 3}"] {
             statuses.wrote(&service, &at(5, "ours"));
             let text = text.into();
-            statuses.see(service.clone(), Some(SeenStatus { version: 6, text }));
+            statuses.see(service.clone(), Some(WatchedStatus { version: 6, text }));
             assert!(statuses.overwritten().contains(&service));
             statuses.see(service.clone(), None);
             assert!(statuses.overwritten().is_empty());

@@ -113,8 +113,8 @@ fn with_time(inputs: &StatusInputs<'_>, info: FailureInfo) -> FailureInfo {
         (&before.location, &before.model_revision_name, before.reason)
             == (&info.location, &info.model_revision_name, info.reason)
     });
-    let told = same.and_then(|before| before.time.clone());
-    FailureInfo { time: info.time.or(told).or_else(|| time(inputs.now)), ..info }
+    let recorded = same.and_then(|before| before.time.clone());
+    FailureInfo { time: info.time.or(recorded).or_else(|| time(inputs.now)), ..info }
 }
 
 fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureInfo> {

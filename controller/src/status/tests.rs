@@ -265,9 +265,9 @@ fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
     });
     assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
     assert_eq!(status.cluster_serving_runtime_name, before.cluster_serving_runtime_name);
-    let told = found(&status, "RuntimeUnusable");
-    let message = told.message.as_deref().unwrap();
-    assert_eq!(told.status, ConditionStatus::True);
+    let reported = found(&status, "RuntimeUnusable");
+    let message = reported.message.as_deref().unwrap();
+    assert_eq!(reported.status, ConditionStatus::True);
     assert!(
         message.contains("spec.predictor.model.modelFormat: no runtime serves the format pytorch")
             && message.contains("digits-predictor-00001 goes on as it was made"),
@@ -322,20 +322,20 @@ fn a_runtime_that_is_not_followed_is_told() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
     change_pods(&mut world.validated, "later");
-    let told = |status: &InferenceServiceStatus| {
+    let reported = |status: &InferenceServiceStatus| {
         let complete = found(status, "RolloutComplete");
         (complete.status, complete.reason.clone().unwrap())
     };
     let waiting = (ConditionStatus::Unknown, "WaitingForTurn".to_owned());
-    assert_eq!(told(&world.status()), waiting);
+    assert_eq!(reported(&world.status()), waiting);
     world.validated.auto_update = AutoUpdate::Disabled;
     let kept = (ConditionStatus::True, "AutoUpdateDisabled".to_owned());
-    assert_eq!(told(&world.status()), kept);
+    assert_eq!(reported(&world.status()), kept);
     world.revision(|revision| {
         revision.replicas.clear();
         revision.failure = Some(Failure::new(FailureReason::Exited, "it ends"));
     });
-    assert_eq!(told(&world.status()), waiting);
+    assert_eq!(reported(&world.status()), waiting);
 }
 
 #[test]
@@ -386,9 +386,9 @@ fn replicas_without_a_place_are_told_while_others_serve() {
         revision.unplaced = Some(Failure::new(FailureReason::NotStarted, cause));
     });
     let status = world.status();
-    let told = found(&status, "ReplicasUnplaced");
+    let reported = found(&status, "ReplicasUnplaced");
     assert_eq!(
-        (told.status, told.message.as_deref()),
+        (reported.status, reported.message.as_deref()),
         (ConditionStatus::True, Some("digits-predictor-00001 has 1 of 3 replicas: no node takes it: add a node"))
     );
     world.revision(|revision| revision.unplaced = None);
@@ -397,7 +397,7 @@ fn replicas_without_a_place_are_told_while_others_serve() {
 
 #[test]
 fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_it() {
-    let told = |writes, desired, class: &[(&str, &str)]| {
+    let reported = |writes, desired, class: &[(&str, &str)]| {
         let mut world = World::new(&model("a", &[]));
         world.validated = validated(class, &model("a", &[]));
         world.revision(|revision| {
@@ -406,11 +406,11 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
             revision.scaled_by = Some(OtherAutoscaler { name, writes });
         });
         let status = world.status();
-        let told = status.condition("ScaledByAnother");
-        told.map(|condition| condition.message.clone().unwrap())
+        let reported = status.condition("ScaledByAnother");
+        reported.map(|condition| condition.message.clone().unwrap())
     };
     let class = |class| [("serving.kserve.io/autoscalerClass", class)];
-    let of_deployment = told(ReplicasField::Replicas, 2, &[]);
+    let of_deployment = reported(ReplicasField::Replicas, 2, &[]);
     assert_eq!(
         of_deployment.as_deref(),
         Some(
@@ -419,17 +419,17 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
              HorizontalPodAutoscaler mine"
         )
     );
-    assert_eq!(told(ReplicasField::Replicas, 2, &class("none")), of_deployment);
-    let at_zero = told(ReplicasField::Replicas, 0, &[]).unwrap();
+    assert_eq!(reported(ReplicasField::Replicas, 2, &class("none")), of_deployment);
+    let at_zero = reported(ReplicasField::Replicas, 0, &[]).unwrap();
     assert!(at_zero.contains("no request starts one"), "{at_zero}");
-    let of_service = told(ReplicasField::MinReplicas, 2, &[]).unwrap();
+    let of_service = reported(ReplicasField::MinReplicas, 2, &[]).unwrap();
     assert!(of_service.contains("autoscalerClass: none"), "{of_service}");
     for (writes, declared) in [
         (ReplicasField::Replicas, "external"),
         (ReplicasField::MinReplicas, "none"),
         (ReplicasField::MinReplicas, "external"),
     ] {
-        assert_eq!(told(writes, 2, &class(declared)), None, "{declared}");
+        assert_eq!(reported(writes, 2, &class(declared)), None, "{declared}");
     }
 }
 
@@ -439,22 +439,22 @@ fn a_stopped_service_says_nothing_of_kept_replicas() {
     world.revision(|revision| revision.replicas.push(replica()));
     world.history.rollout.previous =
         Some(PreviousRevision { revision: world.validated.service.revision(7).unwrap(), since: 1, kept_replicas: 2 });
-    let told = |world: &World| {
+    let reported = |world: &World| {
         let status = world.status();
         let complete = found(&status, "RolloutComplete");
         (complete.status, complete.message.clone())
     };
-    let (status, message) = told(&world);
+    let (status, message) = reported(&world);
     assert_eq!(status, ConditionStatus::True);
     assert!(message.unwrap().contains("keeps 2 replicas"));
     world.validated.is_stopped = true;
-    assert_eq!(told(&world), (ConditionStatus::True, None));
+    assert_eq!(reported(&world), (ConditionStatus::True, None));
 }
 
 #[test]
 fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
     let mut world = World::new(&model("a", &[]));
-    let mut told = |stage: Stage, is_stopped: bool| {
+    let mut reported = |stage: Stage, is_stopped: bool| {
         world.history.rollout.candidate = Some(Candidate {
             revision: world.validated.service.revision(2).unwrap(),
             stage,
@@ -468,13 +468,13 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
         (complete.status, complete.message.clone())
     };
     for stage in [Stage::Waiting, Stage::Shifting(0)] {
-        let (status, message) = told(stage.clone(), false);
+        let (status, message) = reported(stage.clone(), false);
         assert_eq!(status, ConditionStatus::Unknown);
         assert!(message.is_some());
-        assert_eq!(told(stage, true), (ConditionStatus::False, None));
+        assert_eq!(reported(stage, true), (ConditionStatus::False, None));
     }
     let why: Arc<str> = "1 of 2 of its requests failed".into();
-    let (status, message) = told(Stage::RolledBack(why), true);
+    let (status, message) = reported(Stage::RolledBack(why), true);
     assert_eq!(status, ConditionStatus::False);
     assert!(message.unwrap().contains("was rolled back: 1 of 2"));
 }
@@ -581,7 +581,7 @@ fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
         share: CandidateShare::default(),
         surge: Surge::Full,
     });
-    let mut told = |strategy: Strategy| {
+    let mut reported = |strategy: Strategy| {
         world.history.rollout.strategy = strategy;
         let status = world.status();
         let complete = found(&status, "RolloutComplete");
@@ -589,11 +589,11 @@ fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
         (complete, status.model_status.unwrap().transition_status)
     };
     assert_eq!(
-        told(Strategy::Manual(Some(20))),
+        reported(Strategy::Manual(Some(20))),
         ((ConditionStatus::True, "TrafficSplit".to_owned()), TransitionStatus::UpToDate)
     );
     assert_eq!(
-        told(Strategy::Automatic(Arc::default())),
+        reported(Strategy::Automatic(Arc::default())),
         ((ConditionStatus::Unknown, "InProgress".to_owned()), TransitionStatus::InProgress)
     );
 }
@@ -612,10 +612,10 @@ fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
 
 /// State of one revision in the table of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum LoadCase {
     Ready,
     /// The revision has loaded before, and is scaled to zero.
-    Asleep,
+    AtZero,
     /// The revision has loaded before, and has no replica at the moment.
     Down,
     /// The revision has not loaded yet, and has no failure.
@@ -623,20 +623,20 @@ enum Seen {
     Fails(FailureReason),
 }
 
-impl Seen {
+impl LoadCase {
     fn all() -> impl Iterator<Item = Self> {
-        let others = [Self::Ready, Self::Asleep, Self::Down, Self::New];
+        let others = [Self::Ready, Self::AtZero, Self::Down, Self::New];
         let fails = FailureReason::ALL.map(Self::Fails);
         others.into_iter().chain(fails)
     }
 
     fn has_loaded(self) -> bool {
-        matches!(self, Self::Ready | Self::Asleep | Self::Down)
+        matches!(self, Self::Ready | Self::AtZero | Self::Down)
     }
 }
 
 /// Returns a service whose stable revision and candidate, if there is one, have these states.
-fn rolling(stable: Seen, candidate: Option<(Stage, u8, Seen)>, strategy: Strategy) -> World {
+fn rolling(stable: LoadCase, candidate: Option<(Stage, u8, LoadCase)>, strategy: Strategy) -> World {
     let mut world = World::new(&model("a", &[]));
     world.gateway(world.applied.routes);
     if let Some((stage, percent, _)) = &candidate {
@@ -662,21 +662,21 @@ fn rolling(stable: Seen, candidate: Option<(Stage, u8, Seen)>, strategy: Strateg
 }
 
 impl World {
-    fn set(&mut self, index: usize, state: Seen) {
+    fn set(&mut self, index: usize, state: LoadCase) {
         let record = &mut self.history.records[index];
         record.load = match state {
-            Seen::Ready => LoadState::Now,
-            Seen::Asleep | Seen::Down => LoadState::Once,
-            Seen::New | Seen::Fails(_) => LoadState::Never,
+            LoadCase::Ready => LoadState::Now,
+            LoadCase::AtZero | LoadCase::Down => LoadState::Once,
+            LoadCase::New | LoadCase::Fails(_) => LoadState::Never,
         };
         let revisions = Arc::make_mut(&mut self.snapshot.revisions);
         let revision = Arc::make_mut(revisions.get_mut(&record.revision).unwrap());
         (revision.desired, revision.failure) = (1, None);
         match state {
-            Seen::Ready => revision.replicas.push(replica()),
-            Seen::Asleep => revision.desired = 0,
-            Seen::Down | Seen::New => {}
-            Seen::Fails(reason) => revision.failure = Some(Failure::new(reason, "no")),
+            LoadCase::Ready => revision.replicas.push(replica()),
+            LoadCase::AtZero => revision.desired = 0,
+            LoadCase::Down | LoadCase::New => {}
+            LoadCase::Fails(reason) => revision.failure = Some(Failure::new(reason, "no")),
         }
     }
 }
@@ -697,10 +697,10 @@ fn stages() -> Vec<Option<(Stage, u8)>> {
 fn conditions_say_of_every_stage_what_is_so() {
     for stage in stages() {
         let candidates: Vec<_> = match &stage {
-            Some((stage, percent)) => Seen::all().map(|state| Some((stage.clone(), *percent, state))).collect(),
+            Some((stage, percent)) => LoadCase::all().map(|state| Some((stage.clone(), *percent, state))).collect(),
             None => vec![None],
         };
-        for (stable, candidate) in Seen::all().flat_map(|stable| {
+        for (stable, candidate) in LoadCase::all().flat_map(|stable| {
             let candidates = candidates.clone().into_iter();
             candidates.map(move |candidate| (stable, candidate))
         }) {
@@ -709,13 +709,13 @@ fn conditions_say_of_every_stage_what_is_so() {
     }
 }
 
-fn check_conditions(stable: Seen, candidate: Option<(Stage, u8, Seen)>) {
+fn check_conditions(stable: LoadCase, candidate: Option<(Stage, u8, LoadCase)>) {
     let case = format!("{stable:?} {candidate:?}");
     let strategy = Strategy::Manual(Some(20));
     let status = rolling(stable, candidate.clone(), strategy).status();
     let percent = candidate.as_ref().map_or(0, |(_, percent, _)| *percent);
     let next = candidate.as_ref().map(|(_, _, state)| *state);
-    let answers = (percent == 100 || stable.has_loaded()) && (percent == 0 || next.is_some_and(Seen::has_loaded));
+    let answers = (percent == 100 || stable.has_loaded()) && (percent == 0 || next.is_some_and(LoadCase::has_loaded));
     let (is_ready, reason) = ready(&status);
     assert_eq!(is_ready == ConditionStatus::True, answers, "{case}");
     assert_eq!(is_ready == ConditionStatus::False, !reason_is_loading(reason) && !answers, "{case}");
@@ -727,8 +727,8 @@ fn check_conditions(stable: Seen, candidate: Option<(Stage, u8, Seen)>) {
     };
     assert_eq!(complete.status == ConditionStatus::True, is_complete, "{case}");
     let fails = match &candidate {
-        None => matches!(stable, Seen::Fails(_)),
-        Some((Stage::Waiting, _, state)) => matches!(state, Seen::Fails(_)),
+        None => matches!(stable, LoadCase::Fails(_)),
+        Some((Stage::Waiting, _, state)) => matches!(state, LoadCase::Fails(_)),
         Some((Stage::Shifting(_), _, _)) => false,
         Some((Stage::RolledBack(_), _, _)) => true,
     };
@@ -754,24 +754,24 @@ fn reason_is_loading(reason: &str) -> bool {
 fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
     let waiting = |stable, candidate| {
         let status = rolling(stable, Some((Stage::Waiting, 0, candidate)), Strategy::default()).status();
-        let told = |kind| {
+        let reported = |kind| {
             let condition = found(&status, kind);
             let reason = condition.reason.clone().unwrap();
             (reason, condition.message.clone().unwrap_or_default())
         };
-        (told(Condition::READY), told("RolloutComplete"))
+        (reported(Condition::READY), reported("RolloutComplete"))
     };
-    let exits = Seen::Fails(FailureReason::Exited);
+    let exits = LoadCase::Fails(FailureReason::Exited);
     let text = |reason: &str, message: &str| (reason.to_owned(), message.to_owned());
     assert_eq!(
-        waiting(Seen::Ready, exits),
+        waiting(LoadCase::Ready, exits),
         (
             text("RollingOut", "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving"),
             text("Exited", "digits-predictor-00002 failed to start: no; digits-predictor-00001 keeps serving")
         )
     );
     assert_eq!(
-        waiting(Seen::Fails(FailureReason::NodeNotReady), Seen::New),
+        waiting(LoadCase::Fails(FailureReason::NodeNotReady), LoadCase::New),
         (
             text("NodeNotReady", "digits-predictor-00001 does not serve: no; digits-predictor-00002 is starting"),
             text("Waiting", "digits-predictor-00002 is not ready yet")
@@ -781,8 +781,8 @@ fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
 
 #[test]
 fn a_share_that_waits_for_replicas_says_until_when() {
-    let shifting = Some((Stage::Shifting(0), 25, Seen::Ready));
-    let mut world = rolling(Seen::Ready, shifting, Strategy::default());
+    let shifting = Some((Stage::Shifting(0), 25, LoadCase::Ready));
+    let mut world = rolling(LoadCase::Ready, shifting, Strategy::default());
     let candidate = world.history.rollout.candidate.as_mut().unwrap();
     candidate.share.target = 100;
     world.history.rollout.needed_replicas = 4;

@@ -174,8 +174,8 @@ fn kserves_finalizer_is_reported_before_it_blocks_a_deletion() {
     let finalizers = ["example.com/mine", "inferenceservice.finalizers"];
     of_kserve.object.metadata_mut().finalizers = Some(finalizers.map(str::to_owned).into());
     let validated = validate(&of_kserve, &Runtimes::default(), &platform()).unwrap();
-    let told = ignored_fields(&validated);
-    assert_eq!(told, ["metadata.finalizers[inferenceservice.finalizers]"]);
+    let reported = ignored_fields(&validated);
+    assert_eq!(reported, ["metadata.finalizers[inferenceservice.finalizers]"]);
 }
 
 #[test]

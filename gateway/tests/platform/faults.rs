@@ -14,7 +14,7 @@ use weir_cluster::{Batching, Failure, FailureReason};
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc;
-use crate::replica::{Behaviour, Observed, Say, TestBody, TestReplica, full};
+use crate::replica::{Behaviour, Observed, Refusal, TestBody, TestReplica, full};
 use crate::world::{HOST, World, until};
 
 const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
@@ -383,7 +383,8 @@ async fn the_queue_time_of_a_retried_request_is_recorded_once() {
 #[tokio::test]
 async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
     let world = World::new(1).await;
-    let (full, free) = (TestReplica::start(Behaviour::Say(Say::FullHttp)).await, TestReplica::start(ECHO).await);
+    let (full, free) =
+        (TestReplica::start(Behaviour::Refusal(Refusal::FullHttp)).await, TestReplica::start(ECHO).await);
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", full.address).await;
     world.put(1, "b", free.address).await;
@@ -400,7 +401,7 @@ async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
 
 #[tokio::test]
 async fn a_request_refused_for_lack_of_time_is_not_retried() {
-    let (world, late) = World::with(Behaviour::Say(Say::LateHttp)).await;
+    let (world, late) = World::with(Behaviour::Refusal(Refusal::LateHttp)).await;
     for asked in 1..=3 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);

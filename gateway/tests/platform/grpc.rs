@@ -15,7 +15,7 @@ use weir_gateway::{Options, Scope};
 use weir_protocol::grpc::proto;
 
 use crate::client::{connect_h2, once, post, with};
-use crate::replica::{Behaviour, Say, TestReplica};
+use crate::replica::{Behaviour, Refusal, TestReplica};
 use crate::world::{HOST, World};
 
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService";
@@ -276,14 +276,14 @@ async fn failures_have_a_grpc_status() {
 async fn only_a_marked_refusal_is_retried() {
     let world = World::new(1).await;
     let path = format!("{SERVICE}/ModelInfer");
-    let large = TestReplica::start(Behaviour::Say(Say::TooLargeGrpc)).await;
+    let large = TestReplica::start(Behaviour::Refusal(Refusal::TooLargeGrpc)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", large.address).await;
     let answer = unary(&world, HOST, &path, infer("digits")).await;
     assert_eq!((status(&answer).0, large.requests()), ("8", 1));
     world.take(1, "a").await;
     let (full, free) =
-        (TestReplica::start(Behaviour::Say(Say::FullGrpc)).await, TestReplica::start(Behaviour::Mirror).await);
+        (TestReplica::start(Behaviour::Refusal(Refusal::FullGrpc)).await, TestReplica::start(Behaviour::Mirror).await);
     world.put(1, "b", full.address).await;
     world.put(1, "c", free.address).await;
     for _ in 0..4 {

@@ -44,7 +44,7 @@ pub(crate) enum Behaviour {
     /// Refuses requests with 503 and `retry-after`, like any full server.
     Refuse,
     /// Answers with a refusal that has or lacks the header `weir-refused`.
-    Say(Say),
+    Refusal(Refusal),
     Fail,
     /// Answers with the result of a function once the gate is open.
     Compute(Arc<Semaphore>, Compute),
@@ -54,7 +54,7 @@ pub(crate) enum Behaviour {
 pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Say {
+pub(crate) enum Refusal {
     /// 503, marked as a refusal.
     FullHttp,
     /// 503 with `retry-after`, marked as a refusal for which no retry helps.
@@ -239,7 +239,7 @@ async fn answer(
         Behaviour::Reset => broken_off(),
         Behaviour::Events(events) => streamed(events.lock().take().expect("one stream"), busy),
         Behaviour::Refuse => refused(),
-        Behaviour::Say(say) => said(say),
+        Behaviour::Refusal(refusal) => refusal_response(refusal),
         Behaviour::Fail => failed(),
         Behaviour::Mirror | Behaviour::Answer(_) => unreachable!("answered above"),
     })
@@ -282,30 +282,30 @@ fn failed() -> Response<TestBody> {
     response
 }
 
-fn said(say: Say) -> Response<TestBody> {
+fn refusal_response(refusal: Refusal) -> Response<TestBody> {
     let mut response = Response::new(full(""));
     let headers = response.headers_mut();
     let text = |text| http::HeaderValue::from_static(text);
-    match say {
-        Say::FullHttp => {}
-        Say::LateHttp => {
+    match refusal {
+        Refusal::FullHttp => {}
+        Refusal::LateHttp => {
             headers.insert("retry-after", text("1"));
         }
-        Say::FullGrpc | Say::TooLargeGrpc => {
+        Refusal::FullGrpc | Refusal::TooLargeGrpc => {
             headers.insert("content-type", text("application/grpc"));
             headers.insert("grpc-status", text("8"));
         }
     }
-    match say {
-        Say::FullHttp | Say::FullGrpc => {
+    match refusal {
+        Refusal::FullHttp | Refusal::FullGrpc => {
             headers.insert("weir-refused", text("1"));
         }
-        Say::LateHttp => {
+        Refusal::LateHttp => {
             headers.insert("weir-refused", text("0"));
         }
-        Say::TooLargeGrpc => {}
+        Refusal::TooLargeGrpc => {}
     }
-    if let Say::FullHttp | Say::LateHttp = say {
+    if let Refusal::FullHttp | Refusal::LateHttp = refusal {
         *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
     }
     response

@@ -75,7 +75,7 @@ impl BudgetedBody {
 
     fn count(&mut self, data: &[u8]) -> Result<(), Status> {
         let unfinished = self.messages.feed(data)?;
-        let held = match &mut self.extent {
+        let charged = match &mut self.extent {
             Extent::Call(bytes) => {
                 *bytes += data.len();
                 *bytes + self.messages.decoded_bytes()
@@ -83,7 +83,7 @@ impl BudgetedBody {
             Extent::Message if unfinished == 0 => 0,
             Extent::Message => unfinished + self.messages.decoded_bytes(),
         };
-        self.permit.resize(held).map_err(|exhausted| super::status(&exhausted.into()))
+        self.permit.resize(charged).map_err(|exhausted| super::status(&exhausted.into()))
     }
 }
 

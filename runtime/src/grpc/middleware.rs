@@ -97,8 +97,8 @@ where
         };
         let in_flight = self.requests.begin(Protocol::Grpc);
         let permit = Arc::new(self.options.body_budget.permit());
-        let held = Arc::clone(&permit);
-        let request = self.receive(request, held);
+        let request_permit = Arc::clone(&permit);
+        let request = self.receive(request, request_permit);
         let inner = self.inner.call(request);
         let answer = with_timeout(timeout, async move { inner.await.map_err(|never| match never {}) });
         Box::pin(async move {

@@ -76,7 +76,7 @@ impl Grpc {
         on_error: OnError,
         permit: &BudgetPermit,
     ) -> Result<proto::ModelStreamInferResponse, Status> {
-        let held = permit.resize(codec::held_bytes(&request));
+        let charged = permit.resize(codec::held_bytes(&request));
         let mut asked = proto::ModelInferResponse {
             id: request.id.clone(),
             model_name: request.model_name.clone(),
@@ -85,7 +85,7 @@ impl Grpc {
         };
         mark_final(&mut asked);
         // The deadline of the stream does not apply to the requests on it.
-        let answer = match held {
+        let answer = match charged {
             Ok(()) => self.infer(request, metadata, None).await,
             Err(exhausted) => Err(exhausted.into()),
         };

@@ -38,8 +38,8 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &Bu
     let Some(first) = next(&mut body, &mut upload, &limits).await? else {
         return Err(Status::invalid_argument("Missing request message."));
     };
-    let mut held = first.len();
-    hold(permit, held)?;
+    let mut charged = first.len();
+    charge(permit, charged)?;
     let mut bytes = Gathered::One(first);
     let length = loop {
         match length(bytes.as_slice(), limits.size)? {
@@ -50,8 +50,8 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &Bu
         let Some(more) = next(&mut body, &mut upload, &limits).await? else {
             return Err(Status::invalid_argument("Unexpected EOF decoding stream."));
         };
-        held += more.len();
-        hold(permit, held)?;
+        charged += more.len();
+        charge(permit, charged)?;
         bytes.push(&more);
     };
     while !body.is_end_stream() && next(&mut body, &mut upload, &limits).await?.is_some() {}
@@ -66,7 +66,7 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits<'_>, permit: &Bu
 pub(super) fn decode(message: Bytes, permit: &BudgetPermit) -> Result<ModelInferRequest, Status> {
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
-    hold(permit, permit.bytes() + footprint.decoded_bytes())?;
+    charge(permit, permit.bytes() + footprint.decoded_bytes())?;
     ModelInferRequest::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
@@ -80,7 +80,7 @@ async fn next(body: &mut Incoming, upload: &mut Upload, limits: &BodyLimits<'_>)
     next.map_err(|error| super::status(&error))
 }
 
-fn hold(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
+fn charge(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
     permit.resize(bytes).map_err(|exhausted| super::status(&exhausted.into()))
 }
 

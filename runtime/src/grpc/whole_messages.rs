@@ -65,7 +65,7 @@ impl WholeMessages {
     }
 
     fn gather(&mut self, data: &[u8]) -> Result<(), Status> {
-        self.held(self.gathered.len() + data.len())?;
+        self.charge(self.gathered.len() + data.len())?;
         self.gathered.extend_from_slice(data);
         Ok(())
     }
@@ -96,18 +96,18 @@ impl WholeMessages {
 
     /// Returns a message unchanged. From here on, the consumer of the body counts it.
     fn pass(&mut self, message: Bytes) -> Result<Bytes, Status> {
-        self.held(self.gathered.len())?;
+        self.charge(self.gathered.len())?;
         Ok(message)
     }
 
-    fn held(&self, bytes: usize) -> Result<(), Status> {
+    fn charge(&self, bytes: usize) -> Result<(), Status> {
         self.permit.resize(bytes).map_err(|exhausted| super::status(&exhausted.into()))
     }
 
     /// Stores a decompressed message, and returns its prefix. From here on, the consumer of the body counts the
     /// message.
     fn begin(&mut self, message: Bytes) -> Result<Bytes, Status> {
-        self.held(self.gathered.len())?;
+        self.charge(self.gathered.len())?;
         let mut prefix = BytesMut::with_capacity(PREFIX);
         prefix.put_u8(0);
         prefix.put_u32(message.len() as u32);

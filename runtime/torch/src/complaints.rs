@@ -154,7 +154,7 @@ mod tests {
         let kind =
             "PyTorch execute failure: RuntimeError: mat1 and mat2 must have the same dtype, but got Long and Float";
         let own = "PyTorch execute failure: ValueError: the magic number is missing";
-        let told = "PyTorch execute failure: ValueError: size mismatch of what I want";
+        let reported = "PyTorch execute failure: ValueError: size mismatch of what I want";
         let answer = "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32";
         for (dims, texts, certain) in [
             (&[12][..], &[shape][..], true),
@@ -162,7 +162,7 @@ mod tests {
             (&[12], &[kind], true),
             (&[-1], &[kind], true),
             (&[12], &[own], false),
-            (&[12], &[told], false),
+            (&[12], &[reported], false),
             (&[12], &[shape, own], false),
             (&[-1], &[answer], true),
             (&[12], &["out of memory: 8 GiB"], false),

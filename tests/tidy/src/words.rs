@@ -41,6 +41,7 @@ const WORDS: &[(&str, &str)] = &[
 /// Words that must not be the name of a type, each with its replacement; elsewhere they are ordinary English.
 const TYPES: &[(&str, &str)] = &[
     ("Arriving", "ResponseBody"),
+    ("Ask", "Call or Request"),
     ("Because", "Reason"),
     ("Board", "Registry, Progress or Table"),
     ("BrokenOff", "IncompleteBody"),
@@ -81,8 +82,10 @@ const TYPES: &[(&str, &str)] = &[
     ("Reach", "Exposure"),
     ("Recall", "BatchCallers"),
     ("Room", "QueueLimit"),
+    ("Say", "Response or Refusal"),
     ("Says", "HintKind"),
     ("Scrutiny", "ChangeDetection"),
+    ("Seen", "WatchCache, LatestState or Observed"),
     ("SeenSecret", "KnownSecret"),
     ("Settled", "HeadroomSample"),
     ("Shadow", "MirrorTarget"),

@@ -72,8 +72,8 @@ async fn a_request_without_an_answer_times_out() {
     };
     let mut observation = LeaseObservation::default();
     let asked = holder.try_acquire(&mut observation);
-    let told = tokio::time::timeout(2 * ANSWERED_WITHIN, asked).await;
-    let told = told.unwrap();
-    let is_told = matches!(told, Err(ClusterError::Unavailable { .. }));
-    assert!(is_told, "{told:?}");
+    let outcome = tokio::time::timeout(2 * ANSWERED_WITHIN, asked).await;
+    let outcome = outcome.unwrap();
+    let is_unavailable = matches!(outcome, Err(ClusterError::Unavailable { .. }));
+    assert!(is_unavailable, "{outcome:?}");
 }

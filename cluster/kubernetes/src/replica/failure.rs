@@ -86,7 +86,7 @@ fn ended_as_a_whole(status: &PodStatus) -> Option<Failure> {
         "Evicted" => "another pod takes its place; request what it really uses",
         _ => "another pod takes its place",
     };
-    let sentence = format!("its node gave it up, {reason}{}: {what_to_do}", told(message));
+    let sentence = format!("its node gave it up, {reason}{}: {what_to_do}", in_parentheses(message));
     Some(fail(FailureReason::Exited, sentence))
 }
 
@@ -102,7 +102,7 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
                 Some("SchedulingGated") => {
                     "its scheduling gates are closed: a queue such as Kueue's opens them".to_owned()
                 }
-                _ => format!("no node takes it{}: {}", told(message), advice::of_scheduler(message)),
+                _ => format!("no node takes it{}: {}", in_parentheses(message), advice::of_scheduler(message)),
             }
         }
         Some(_) => return None,
@@ -227,7 +227,7 @@ fn waits(
         reason => format!(
             "the container {} cannot be made, {reason}{}: {}",
             status.name,
-            told(message),
+            in_parentheses(message),
             advice::of_kubelet(message)
         ),
     };
@@ -290,7 +290,7 @@ fn ended_with(
         (Some("ContainerCannotRun" | "StartError"), _) => {
             let message = ended.message.as_deref().unwrap_or_default();
             let what_to_do = advice::of_kubelet(message);
-            format!("the container {name} cannot be started{}: {what_to_do}", told(message))
+            format!("the container {name} cannot be started{}: {what_to_do}", in_parentheses(message))
         }
         (_, Kind::First) if name.starts_with(STORAGE_INITIALIZER) && !message.is_empty() => {
             format!("the model cannot be fetched, {message}: correct the storageUri, or what it leads to")
@@ -298,7 +298,7 @@ fn ended_with(
         _ => format!(
             "the container {name} ended with code {}{}: see `kubectl logs --previous`",
             ended.exit_code,
-            told(message)
+            in_parentheses(message)
         ),
     };
     Failure {
@@ -331,7 +331,7 @@ fn last_line(message: &str) -> &str {
 }
 
 /// Returns a message in brackets, shortened to [`LONGEST`]; empty if there is none.
-fn told(message: &str) -> String {
+fn in_parentheses(message: &str) -> String {
     let message = message.trim().trim_end_matches('.');
     match message.char_indices().nth(LONGEST) {
         None if message.is_empty() => String::new(),

@@ -24,7 +24,7 @@ use crate::server;
 const NAMESPACE: &str = "contract-of-gateways";
 
 /// View that a gateway has of the work of a controller and an autoscaler.
-struct Seen {
+struct GatewayView {
     admin: Client,
     gateway: Kubernetes,
     control: Kubernetes,
@@ -42,7 +42,7 @@ fn rights() -> Vec<PolicyRule> {
     vec![read("", "services"), read("discovery.k8s.io", "endpointslices")]
 }
 
-impl Seen {
+impl GatewayView {
     async fn connect() -> Self {
         let admin = server::client().await;
         server::namespace(&admin, NAMESPACE).await;
@@ -61,7 +61,7 @@ impl Seen {
 }
 
 #[async_trait]
-impl World for Seen {
+impl World for GatewayView {
     fn directory(&self) -> &dyn Directory {
         &self.gateway
     }
@@ -105,7 +105,7 @@ macro_rules! rules {
         $(
             #[tokio::test]
             async fn $rule() {
-                contract::$rule(&Seen::connect().await).await;
+                contract::$rule(&GatewayView::connect().await).await;
             }
         )*
     };
@@ -126,7 +126,7 @@ rules! {
 /// A request for a revision at zero must wake it, so a gateway must see that the revision is at zero.
 #[tokio::test]
 async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
-    let seen = Seen::connect().await;
+    let seen = GatewayView::connect().await;
     let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
     let policy = ScalingPolicy { min: 0, max: Some(2), ..ScalingPolicy::default() };
     let workload = Workload {

@@ -206,8 +206,8 @@ async fn a_tenant_gets_no_host_and_no_path_of_another_namespace() {
     assert_eq!(own, [&Host::parse("roll.tenant-hosts-b").unwrap()]);
     assert_eq!(claims.path_prefix(), "/serving/tenant-hosts-b/roll");
     let mut conflicts = routes.conflicts().into_iter();
-    let told = conflicts.find(|conflict| conflict.loser == teams.service);
-    assert_eq!(told, None, "the owner is not told to move");
+    let reported = conflicts.find(|conflict| conflict.loser == teams.service);
+    assert_eq!(reported, None, "the owner is not told to move");
 }
 
 #[tokio::test]

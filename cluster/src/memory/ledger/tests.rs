@@ -6,7 +6,7 @@ use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
 
 /// A request to a ledger, as the property test generates it.
 #[derive(Clone, Debug)]
-enum Ask {
+enum LedgerCall {
     Apply { service: u8, numbers: Vec<u32>, replicas: u32 },
     Forget { service: u8 },
     Scale { service: u8, number: u32, replicas: u32 },
@@ -35,19 +35,27 @@ fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {
     Desired::new(service.clone(), workloads, route).unwrap()
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
+fn ledger_call() -> impl Strategy<Value = LedgerCall> {
     let numbers = proptest::sample::subsequence(vec![1u32, 2, 3], 0..=3);
     prop_oneof![
-        (0..3u8, numbers, 0..4u32).prop_map(|(service, numbers, replicas)| Ask::Apply { service, numbers, replicas }),
-        (0..3u8).prop_map(|service| Ask::Forget { service }),
-        (0..3u8, 1..4u32, 0..4u32).prop_map(|(service, number, replicas)| Ask::Scale { service, number, replicas }),
+        (0..3u8, numbers, 0..4u32).prop_map(|(service, numbers, replicas)| LedgerCall::Apply {
+            service,
+            numbers,
+            replicas
+        }),
+        (0..3u8).prop_map(|service| LedgerCall::Forget { service }),
+        (0..3u8, 1..4u32, 0..4u32).prop_map(|(service, number, replicas)| LedgerCall::Scale {
+            service,
+            number,
+            replicas
+        }),
     ]
 }
 
 /// The expected numbers of replicas, computed by a straightforward model.
-fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
-    match ask {
-        Ask::Apply { service: index, numbers, replicas } => {
+fn model(counts: &mut BTreeMap<RevisionName, u32>, call: &LedgerCall) {
+    match call {
+        LedgerCall::Apply { service: index, numbers, replicas } => {
             let name = service(*index);
             counts.retain(|r, _| *r.service() != name || numbers.contains(&r.number()));
             for number in numbers {
@@ -55,23 +63,23 @@ fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
                 counts.entry(revision).or_insert(*replicas);
             }
         }
-        Ask::Forget { service: index } => counts.retain(|r, _| *r.service() != service(*index)),
-        Ask::Scale { service: index, number, replicas } => {
+        LedgerCall::Forget { service: index } => counts.retain(|r, _| *r.service() != service(*index)),
+        LedgerCall::Scale { service: index, number, replicas } => {
             let revision = service(*index).revision(*number).unwrap();
             counts.entry(revision).and_modify(|count| *count = *replicas);
         }
     }
 }
 
-fn put(ledger: &mut Ledger, ask: &Ask) {
-    match ask {
-        Ask::Apply { service: index, numbers, replicas } => {
+fn put(ledger: &mut Ledger, call: &LedgerCall) {
+    match call {
+        LedgerCall::Apply { service: index, numbers, replicas } => {
             ledger.apply(desired(&service(*index), numbers, *replicas)).unwrap();
         }
-        Ask::Forget { service: index } => {
+        LedgerCall::Forget { service: index } => {
             ledger.forget(&service(*index));
         }
-        Ask::Scale { service: index, number, replicas } => {
+        LedgerCall::Scale { service: index, number, replicas } => {
             let revision = service(*index).revision(*number).unwrap();
             let known = ledger.workload(&revision).is_some();
             assert_eq!(ledger.scale(&revision, *replicas).is_ok(), known);
@@ -81,12 +89,12 @@ fn put(ledger: &mut Ledger, ask: &Ask) {
 
 proptest! {
     #[test]
-    fn only_scale_changes_a_count(asks in proptest::collection::vec(ask(), 0..40)) {
+    fn only_scale_changes_a_count(calls in proptest::collection::vec(ledger_call(), 0..40)) {
         let (mut ledger, mut counts) = (Ledger::new(), BTreeMap::new());
-        for ask in &asks {
+        for call in &calls {
             let before = ledger.routes().clone();
-            put(&mut ledger, ask);
-            model(&mut counts, ask);
+            put(&mut ledger, call);
+            model(&mut counts, call);
             let recorded: BTreeMap<_, _> = ledger
                 .workloads()
                 .map(|(workload, replicas)| (workload.revision.clone(), replicas))

@@ -101,14 +101,14 @@ async fn services_of_every_form_match_the_golden_file() {
         world.apply(runtime).await;
     }
     world.apply(any_format()).await;
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     let mut taken = Vec::new();
     for service in documents(SERVICES) {
         let name = service["metadata"]["name"].as_str().unwrap().to_owned();
         match world.try_apply(service).await {
             Ok(()) => taken.push(name),
             Err(refusal) => {
-                told.insert(name, json!({ "refused by the API server": refusal }));
+                reported.insert(name, json!({ "refused by the API server": refusal }));
             }
         }
     }
@@ -119,11 +119,11 @@ async fn services_of_every_form_match_the_golden_file() {
                 seen.is_number() && *seen == object["metadata"]["generation"]
             })
             .await;
-        told.insert(name, status(&object));
+        reported.insert(name, status(&object));
     }
     let made = world.made().await;
     let pods = pods(&world).await;
-    for (name, told) in &mut told {
+    for (name, reported) in &mut reported {
         let of_service = |(id, _): &(&String, &String)| {
             let id = id.rsplit(' ').next().unwrap_or_default();
             let is_revision = id.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with("-predictor-0"));
@@ -131,20 +131,20 @@ async fn services_of_every_form_match_the_golden_file() {
         };
         let ids: Vec<_> = made.iter().filter(of_service).map(|(id, _)| id).collect();
         if !ids.is_empty() {
-            told["objects"] = json!(ids);
+            reported["objects"] = json!(ids);
         }
         let first = format!("{name}-predictor-00001");
         if let Some(pod) = pods.get(&first) {
-            told["pod"] = pod.clone();
+            reported["pod"] = pod.clone();
         }
     }
-    compare("services.made.yaml", &serde_saphyr::to_string(&told).unwrap());
+    compare("services.made.yaml", &serde_saphyr::to_string(&reported).unwrap());
 }
 
 /// Returns the parts of a service's status that do not change with time.
 fn status(object: &Value) -> Value {
     let status = &object["status"];
-    let mut told = json!({
+    let mut reported = json!({
         "runtime": status.get("servingRuntimeName"),
         "url": status.get("url"),
         "address": status.get("address"),
@@ -153,15 +153,15 @@ fn status(object: &Value) -> Value {
     for kind in LASTING {
         let condition = condition(object, kind);
         if condition["status"].is_string() && condition["reason"] != "Running" {
-            told[kind] = condition.get("message").cloned().unwrap_or_default();
+            reported[kind] = condition.get("message").cloned().unwrap_or_default();
         }
     }
     let ready = condition(object, "Ready");
     if NOT_RUN.iter().any(|reason| ready["reason"] == *reason) {
-        told[ready["reason"].as_str().unwrap_or_default()] = ready["message"].clone();
+        reported[ready["reason"].as_str().unwrap_or_default()] = ready["message"].clone();
     }
-    told.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    told
+    reported.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    reported
 }
 
 /// Returns a runtime for the formats that KServe's samples use.

@@ -43,11 +43,11 @@ async fn a_service_keeps_serving_without_its_runtime_and_follows_when_it_is_back
     let before = world.until_rolled_out("digits", 1).await;
     let made = world.made().await;
     world.delete_runtime().await;
-    let told = world.until("digits", "told", goes_on).await;
-    let message = condition(&told, "RuntimeUnusable")["message"].as_str();
+    let reported = world.until("digits", "told", goes_on).await;
+    let message = condition(&reported, "RuntimeUnusable")["message"].as_str();
     assert!(message.unwrap().contains("no runtime serves"), "{message:?}");
     let runtime_name = |object: &Value| object["status"]["servingRuntimeName"].clone();
-    assert_eq!(runtime_name(&told), runtime_name(&before));
+    assert_eq!(runtime_name(&reported), runtime_name(&before));
     assert_eq!(world.made().await, made);
     // The next controller keeps the running revision by its stored form alone.
     controller.kill().await;

@@ -201,9 +201,9 @@ impl World {
             let ours = ListParams::default().labels("app.kubernetes.io/managed-by=weir");
             let objects = self.api(&ApiResource::from_gvk(&of_kind)).list(&ours).await;
             for object in objects.unwrap() {
-                let told = told(&object).to_string();
-                let told = told.replace(&self.namespace, "NAMESPACE");
-                made.insert(format!("{kind} {}", object.name_any()), told);
+                let comparable = comparable(&object).to_string();
+                let comparable = comparable.replace(&self.namespace, "NAMESPACE");
+                made.insert(format!("{kind} {}", object.name_any()), comparable);
             }
         }
         made
@@ -332,7 +332,7 @@ pub(crate) fn runtime(image: &str, more: Value) -> Value {
 }
 
 /// Returns the comparable parts of an object, without times, versions and fields of other writers.
-fn told(object: &DynamicObject) -> Value {
+fn comparable(object: &DynamicObject) -> Value {
     let mut owners: Vec<_> = object.owner_references().iter().map(|o| o.name.clone()).collect();
     owners.sort();
     let annotations: Vec<_> = object.annotations().keys().cloned().collect();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::fake::{Blocker, Fake, Running, answer, numbers, padding, request_of, tensor, values};
 
 /// Shapes of the columns of each run.
-type Seen = Arc<Mutex<Vec<Vec<Vec<i64>>>>>;
+type RunShapes = Arc<Mutex<Vec<Vec<Vec<i64>>>>>;
 
 fn shapes(batch: &Batch) -> Vec<Vec<i64>> {
     let columns = batch.columns.iter();
@@ -32,9 +32,9 @@ fn padded(batch: &Batch) -> Vec<i32> {
 }
 
 /// An engine with inputs of variable length, whose output is ten times its padded input. The first run is blocked.
-fn ragged() -> (Running, Blocker, Seen) {
+fn ragged() -> (Running, Blocker, RunShapes) {
     let (blocker, pass) = Blocker::new();
-    let seen = Seen::default();
+    let seen = RunShapes::default();
     let record = Arc::clone(&seen);
     let mut fake = Fake::new(move |batch| {
         record.lock().push(shapes(batch));
@@ -95,7 +95,7 @@ async fn two_lengths_of_one_bucket_share_a_batch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_with_and_without_an_optional_input_do_not_mix() {
     let (blocker, pass) = Blocker::new();
-    let seen = Seen::default();
+    let seen = RunShapes::default();
     let record = Arc::clone(&seen);
     let mut fake = Fake::new(move |batch| {
         record.lock().push(shapes(batch));

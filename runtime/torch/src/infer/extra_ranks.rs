@@ -12,7 +12,7 @@ use crate::runner::Runner;
 /// Sizes of additional leading dimensions to try.
 const FURTHER: [&[i64]; 2] = [&[2], &[3, 2]];
 
-/// Adds the leeway that trials show. Nothing is added if a configuration or an example determines the shapes.
+/// Adds the shape tolerance that trials show. Nothing is added if a configuration or an example determines the shapes.
 pub(super) fn with(source: &ModelSource, runner: &Runner, trial: &Trial<'_>, signature: Signature) -> Signature {
     let learned = source.inputs.is_empty() && source.outputs.is_empty();
     let plain = |tensor: &TensorConfig| tensor.reshape.is_none() && tensor.datatype != DataType::Bytes;

@@ -65,7 +65,7 @@ fn terminated(code: i32, reason: &str, message: &str) -> Value {
 
 /// Asserts the failure that is reported for a pod with this status.
 #[track_caller]
-fn told_of(status: &Value, reason: R, sentence: &str) {
+fn assert_failure(status: &Value, reason: R, sentence: &str) {
     let failure = failure(&pod(status)).unwrap();
     assert_eq!((failure.reason, &*failure.message), (reason, sentence));
 }
@@ -110,7 +110,7 @@ fn a_pod_without_a_node_says_what_to_do() {
              wait, free one, or change the ResourceClaim",
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -137,7 +137,7 @@ fn a_pod_whose_nodes_went_says_what_became_of_them() {
              a node is not ready or short of something, as its taint says: repair it, or add one",
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_pod_that_is_not_scheduled_yet_says_what_it_waits_for() {
             r#"it waits for its resource claims: create the ResourceClaimTemplate "one-gpu""#,
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -183,7 +183,7 @@ fn a_container_that_cannot_be_made_says_what_to_do() {
              image will run as root): choose an image that does not, or write securityContext.runAsUser",
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -215,7 +215,7 @@ fn a_container_that_ends_says_what_to_do() {
             r#"the container kserve-container cannot be started (exec: "serve": executable file not found in $PATH): correct the container's command"#,
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -239,7 +239,7 @@ fn a_container_that_runs_before_says_what_to_do() {
             "the container migrate ended with code 3: see `kubectl logs --previous`",
         ),
     ] {
-        told_of(&status, reason, sentence);
+        assert_failure(&status, reason, sentence);
     }
 }
 
@@ -248,7 +248,7 @@ fn a_pod_that_is_given_up_says_what_to_do() {
     let evicted = json!({
         "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
     });
-    told_of(
+    assert_failure(
         &evicted,
         R::Exited,
         "its node gave it up, Evicted (The node was low on resource: memory): another pod takes its place; request \
@@ -304,8 +304,8 @@ fn what_goes_on_well_is_no_failure() {
 #[test]
 fn a_long_message_is_cut_between_letters() {
     let message = "ä".repeat(2000);
-    let told = told(&message);
-    assert!(told.ends_with("…)") && told.chars().count() < 520);
+    let text = in_parentheses(&message);
+    assert!(text.ends_with("…)") && text.chars().count() < 520);
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
             "correct its name and tag, or see that the Secret a and b of imagePullSecrets is there",
         ),
     ] {
-        let told = waits(message, secrets);
-        assert!(told.ends_with(&format!(": {advice}")), "{told}");
+        let text = waits(message, secrets);
+        assert!(text.ends_with(&format!(": {advice}")), "{text}");
     }
 }
 

@@ -21,13 +21,13 @@ async fn errors_are_refused_when_objects_are_applied() {
     let sentence = "spec.predictor.affinity.nodeAfinity: unknown field; did you mean `nodeAffinity`?";
     assert!(refused.contains(sentence), "{refused}");
     bad["spec"]["predictor"].as_object_mut().unwrap().remove("affinity");
-    let told = world.kubectl(&["apply"], &bad);
-    assert!(told.contains("The InferenceService \"digits\" is invalid"), "{told}");
-    assert!(told.contains("metadata.annotations[weir.dev/max-queue]: "), "{told}");
-    let told = world.kubectl(&["apply"], &service("digits", "", json!({})));
-    assert_eq!(told, "");
-    let told = world.kubectl(&["apply"], &wrong("digits"));
-    assert!(told.contains("nodeAfinity"), "{told}");
+    let output = world.kubectl(&["apply"], &bad);
+    assert!(output.contains("The InferenceService \"digits\" is invalid"), "{output}");
+    assert!(output.contains("metadata.annotations[weir.dev/max-queue]: "), "{output}");
+    let output = world.kubectl(&["apply"], &service("digits", "", json!({})));
+    assert_eq!(output, "");
+    let output = world.kubectl(&["apply"], &wrong("digits"));
+    assert!(output.contains("nodeAfinity"), "{output}");
     world.delete("digits").await;
     let runtimes: Api<DynamicObject> = Api::namespaced_with(
         world.client.clone(),
@@ -53,12 +53,12 @@ async fn missing_runtimes_and_fields_without_effect_are_warnings() {
     world.until_checked().await;
     let mut service = service("digits", "", json!({}));
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
-    let told = world.kubectl(&["apply"], &service);
-    assert!(told.starts_with("Warning: spec.predictor.model.modelFormat: no runtime serves"), "{told}");
+    let output = world.kubectl(&["apply"], &service);
+    assert!(output.starts_with("Warning: spec.predictor.model.modelFormat: no runtime serves"), "{output}");
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pytorch".into();
     service["metadata"]["annotations"] = json!({"serving.kserve.io/nodegroup": "a"});
-    let told = world.kubectl(&["apply", "--server-side", "--dry-run=server"], &service);
-    assert!(told.contains("Warning: metadata.annotations[serving.kserve.io/nodegroup] is ignored"), "{told}");
+    let output = world.kubectl(&["apply", "--server-side", "--dry-run=server"], &service);
+    assert!(output.contains("Warning: metadata.annotations[serving.kserve.io/nodegroup] is ignored"), "{output}");
     let stored = world.services().get("digits").await.unwrap();
     assert_eq!(stored.data["spec"]["predictor"]["model"]["modelFormat"]["name"], "onnx");
 }
@@ -89,8 +89,8 @@ async fn without_the_webhook_objects_are_admitted_and_a_condition_reports_errors
     let mut stopped = wrong("digits");
     stopped["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
     stopped["metadata"]["labels"] = json!({"team": "a"});
-    let told = world.kubectl(&["apply", "--server-side", "--force-conflicts"], &stopped);
-    assert!(told.starts_with("Warning: spec.predictor.affinity.nodeAfinity"), "{told}");
+    let output = world.kubectl(&["apply", "--server-side", "--force-conflicts"], &stopped);
+    assert!(output.starts_with("Warning: spec.predictor.affinity.nodeAfinity"), "{output}");
     stopped["spec"]["predictor"]["minReplicas"] = 2.into();
     let refused = world.try_apply(stopped).await.unwrap_err();
     assert!(refused.contains("nodeAfinity"), "{refused}");

@@ -10,7 +10,7 @@ pub type Key = (String, String);
 
 /// Values of the objects of one kind that a watch has shown.
 #[derive(Debug)]
-pub struct Seen<V> {
+pub struct WatchCache<V> {
     values: BTreeMap<Key, V>,
     /// Keys received so far in the list with which a watch starts or restarts; objects missing from a complete list
     /// were deleted.
@@ -34,13 +34,13 @@ impl<V> Edit<V> {
     }
 }
 
-impl<V> Default for Seen<V> {
+impl<V> Default for WatchCache<V> {
     fn default() -> Self {
         Self { values: BTreeMap::new(), listed: BTreeSet::new(), is_complete: false }
     }
 }
 
-impl<V: Clone> Seen<V> {
+impl<V: Clone> WatchCache<V> {
     /// Returns true if everything that existed at the start is known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
