@@ -24,7 +24,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// Reason why a leader stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// The process was told to stop.
+    /// The process stops and gives up the lease.
     Stopped,
     /// Another process may hold the lease now.
     Lost,
