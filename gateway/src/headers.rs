@@ -18,7 +18,7 @@ pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status"
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
 /// `weir-hop: 2` on a request that a gateway hands over: the client set a deadline under one second, so a timeout does
 /// not count against the revision.
-pub(crate) const HOP_HASTY: HeaderValue = HeaderValue::from_static("2");
+pub(crate) const HOP_CLIENT_DEADLINE: HeaderValue = HeaderValue::from_static("2");
 /// `weir-hop: 1` on any other request that a gateway hands over.
 pub(crate) const HOP_PLAIN: HeaderValue = HeaderValue::from_static("1");
 /// Marks a copy of a request, whose response is discarded.

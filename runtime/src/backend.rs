@@ -87,7 +87,7 @@ pub struct WarmUpSample {
     /// Its name in the configuration.
     pub name: String,
     /// Names and contents of its inputs, with all rows.
-    pub inputs: Vec<(String, Part)>,
+    pub inputs: Vec<(String, RequestTensor)>,
 }
 
 /// Handling of a model whose configuration contradicts what it takes or returns (`--warm-up-failures`).
@@ -126,7 +126,7 @@ pub trait Instance: Send {
     /// # Errors
     /// [`ModelError`] fails the whole batch. The engine then runs the batch in halves if memory ran out, otherwise its
     /// requests one by one.
-    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError>;
 
     /// Threads that may run the instance.
     fn affinity(&self) -> Affinity {

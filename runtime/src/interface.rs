@@ -76,7 +76,7 @@ impl Interface {
 
     /// Returns the largest length of the request's inputs, before and after padding; `None` if the model has no
     /// padding, the request has no variable dimension, or no bucket is large enough.
-    pub(crate) fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
+    pub(crate) fn length(&self, parts: &[Option<RequestTensor>]) -> Option<Length> {
         let padding = self.padding.as_ref()?;
         let batched = usize::from(self.signature.max_batch_size > 0);
         let lengths = parts.iter().zip(&self.signature.inputs).filter_map(|(part, config)| {

@@ -26,7 +26,6 @@ use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
 pub(crate) use batch_monitor::BatchMonitor;
 use capacity::{Capacity, CapacityShare};
-pub(crate) use oversight::Oversight;
 pub use samples::sample_batch;
 
 /// Launches model versions on the available backends.
@@ -63,7 +62,7 @@ pub(crate) struct LoadedModel {
     /// Duration of loading and warm-up.
     pub load: Duration,
     /// The reason why the version is served with less than its configuration allows; `None` if it is served in full.
-    doubt: Option<String>,
+    limitation: Option<String>,
     in_use: InUseCount,
     _share: CapacityShare,
 }

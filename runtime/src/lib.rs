@@ -5,6 +5,7 @@ pub mod app;
 pub mod args;
 pub mod backend;
 mod batch;
+mod charged_bytes;
 mod clock;
 mod compression;
 mod config;
@@ -33,7 +34,7 @@ mod shared_memory;
 mod small_file;
 mod statistics;
 
-pub use batch::check_answer;
+pub use batch::check_output;
 pub use launch::sample_batch;
 pub use repository::check_models;
 

@@ -19,7 +19,7 @@ impl StartWorth {
         let logarithm = self.logarithm.get_or_insert(sample.first.max(1.0).ln());
         let starts = elapsed.as_secs_f64() / sample.cold_start.as_secs_f64().max(1.0);
         let kept = (-starts / AVERAGED).exp();
-        self.requests = self.requests * kept + step.requests as f64;
+        self.requests = self.requests * kept + sample.requests as f64;
         // Mean number of requests within one cold-start time.
         let usual = self.requests / AVERAGED;
         if usual <= 0.0 {
@@ -38,7 +38,7 @@ impl StartWorth {
 }
 
 /// Requests since the last sample, and the initial and the highest price.
-pub(crate) struct Step {
+pub(crate) struct StartSample {
     pub(crate) requests: u64,
     /// Requests that waited longer than the target.
     pub(crate) late: u64,

@@ -36,7 +36,7 @@ struct Apis {
 }
 
 /// Objects and owner of a service on the API server before the service is applied, with the APIs to write them.
-struct Place {
+struct ServiceState {
     apis: Apis,
     existing: Existing,
     owner: Owner,

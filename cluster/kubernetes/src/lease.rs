@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{ClusterError, HeldLease, Lease};
 
-use self::claim::{Claim, Sighting, claimed, released};
+use self::claim::{Claim, LeaseObservation, claimed, released};
 use crate::clock;
 use crate::{Kubernetes, error};
 

@@ -10,7 +10,7 @@ pub(crate) enum NameClaim {
     /// The object belongs to the service, or the service may create or take it.
     Own,
     /// The object is another service's and also leads to the gateway, so it is left unchanged.
-    Left(Mark),
+    Left(ObjectState),
 }
 
 /// Returns the right of a service to the Kubernetes Service of this name. A service's own name takes precedence over

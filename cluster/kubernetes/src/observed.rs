@@ -26,7 +26,7 @@ use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
 use crate::replica::Unseen;
 use crate::reported_failures::ReportedFailures;
-use crate::seen::{Edit, Key, Seen, key};
+use crate::watch_cache::{Edit, Key, WatchCache, key};
 use crate::watch_scope::WatchScope;
 use crate::written::{WrittenFailures, WrittenRevision, WrittenRoute};
 use crate::{Options, error, gateways, replica};

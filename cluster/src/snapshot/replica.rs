@@ -235,10 +235,10 @@ mod tests {
             let end = ended(FailureReason::Exited, code);
             assert!(!end.may_be_caused_by_request(), "{code:?}");
         }
-        assert!(ended(FailureReason::Hung, None).may_be_of_a_request());
-        assert!(ended(FailureReason::OutOfMemory, Some(137)).may_be_of_a_request());
-        assert!(ended(FailureReason::CrashLoopBackOff, Some(139)).may_be_of_a_request());
-        assert!(!ended(FailureReason::NotReady, None).may_be_of_a_request());
+        assert!(ended(FailureReason::Hung, None).may_be_caused_by_request());
+        assert!(ended(FailureReason::OutOfMemory, Some(137)).may_be_caused_by_request());
+        assert!(ended(FailureReason::CrashLoopBackOff, Some(139)).may_be_caused_by_request());
+        assert!(!ended(FailureReason::NotReady, None).may_be_caused_by_request());
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct Rotation<K> {
     callers: Api<K>,
     options: CertificateOptions,
     resolver: Arc<Resolver>,
-    secret: SeenSecret,
+    secret: KnownSecret,
     /// The last pairs that could be parsed; None before the first.
     pairs: Option<Pairs>,
     /// The existing objects by which API servers find the port.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// An object by which API servers find a port, a webhook configuration or an APIService, with the CA bundle that they
 /// trust there.
-pub trait CallsPort: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
+pub trait PortReference: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
     /// Returns the patch that sets the CA bundle to these authorities; `None` if it is set already.
     fn trusting(&self, bundle: &ByteString) -> Option<Value>;
 }

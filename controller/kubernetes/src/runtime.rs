@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 
 /// Runtime as the watch last showed it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SeenRuntime {
+pub(crate) struct WatchedRuntime {
     /// Runtime in its last valid form; None if the object was never valid.
     pub(crate) runtime: Option<Runtime>,
     /// Reason why the object is invalid now, as one sentence; None if it is valid.

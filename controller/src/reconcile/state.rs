@@ -34,7 +34,7 @@ pub(super) struct ServiceState {
     /// Reason why the last plan was not stored, sent or answered, as a clause; None if it was answered.
     pub(super) unavailable: Option<String>,
     /// Role of the service in the rolling update of a changed runtime.
-    pub(super) part: Part,
+    pub(super) role: RollRole,
     /// Inputs of the last reconciliation; None before the first.
     pub(super) seen: Option<Inputs>,
     /// True if equal inputs would change nothing at any time.

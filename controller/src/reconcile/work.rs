@@ -89,7 +89,7 @@ impl Access {
             Ok(validated) => self.make(observed, validated, &mut state, turn).await,
             Err(_) => Ok(()),
         };
-        state.part = part(observed, declared, &state.history);
+        state.role = role(observed, declared, &state.history);
         let made = match made {
             Ok(()) => self.report_failures(observed, name).await,
             failed => failed,

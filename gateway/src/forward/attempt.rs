@@ -97,7 +97,7 @@ pub(super) async fn try_replica(
             credit.settle(Outcome::Failed, Verdict::Open);
             let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
             // Boxed, so that the future of a request that is answered reserves no space for this case.
-            let lost = LostAttempt::at_replica(&upstream, request.protocol, error, held, wait);
+            let lost = LostAttempt::at_replica(&upstream, request.protocol, error, time_at_replica, wait);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }

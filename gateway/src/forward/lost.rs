@@ -66,7 +66,7 @@ async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> Re
     // Without a report in time its end is not known.
     let ended = tokio::time::timeout(wait.time(now()), upstream.ended(exits)).await;
     match ended.ok().flatten() {
-        Some(end) if end.may_be_of_a_request() => ReplicaStatus::Failed(sentence(&end).into()),
+        Some(end) if end.may_be_caused_by_request() => ReplicaStatus::Failed(sentence(&end).into()),
         Some(_) => ReplicaStatus::Ended,
         None if upstream.lost.is_cancelled() => ReplicaStatus::Removed,
         None => ReplicaStatus::Unreported,

@@ -296,11 +296,11 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
 async fn what_several_vanished_replicas_had_is_sent_on() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
-    let first = TestReplica::start(Manner::Hang).await;
+    let first = TestReplica::start(Behaviour::Hang).await;
     world.put(1, "a", first.address).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     first.seen.until_busy(1).await;
-    let second = TestReplica::start(Manner::Hang).await;
+    let second = TestReplica::start(Behaviour::Hang).await;
     world.put(1, "b", second.address).await;
     world.take(1, "a").await;
     second.seen.until_busy(1).await;

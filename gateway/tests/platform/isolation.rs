@@ -19,7 +19,7 @@ use weir_gateway::{Options, Scope};
 
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, World, until, until_steady};
 
 /// Number of clients that do not read. This many answers, each as large as a stream's window, exceed the usual

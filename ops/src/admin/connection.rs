@@ -51,7 +51,7 @@ impl Connections {
 
     /// Exchanges the connection's place for one reserved for services, if the request is for a service. Returns false
     /// if no reserved place is left for this client.
-    fn has_place(&self, path: &str, place: &HeldPlace, peer: Option<IpAddr>) -> bool {
+    fn has_place(&self, path: &str, place: &ConnectionPlace, peer: Option<IpAddr>) -> bool {
         let is_service = self.services.iter().any(|begin| path.starts_with(begin));
         // A client that has already disconnected needs no place.
         !is_service || peer.is_none_or(|peer| place.exchange(&self.reserved, peer))

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use weir_protocol::{Parameter, Shape};
 
 use super::*;
-use crate::backend::{Column, Part, RequestInfo, UnguardedOperators, WarmUpFailures};
+use crate::backend::{Column, RequestInfo, RequestTensor, UnguardedOperators, WarmUpFailures};
 
 fn source(parameters: &[(&str, &str)]) -> ModelSource {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

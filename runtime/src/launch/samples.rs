@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source};
 
-use crate::backend::{Batch, LoadError, Part, Signature, WarmUpSample};
+use crate::backend::{Batch, LoadError, RequestTensor, Signature, WarmUpSample};
 use crate::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 use crate::interface::Interface;
 use crate::job::Job;
@@ -28,7 +28,7 @@ pub(super) fn read(warmup: &Warmup, model_dir: &Path) -> Result<WarmUpSample, Lo
 
 /// Turns a sample into a job, checked like any client's request.
 pub(super) fn job(sample: &WarmUpSample, interface: &Interface) -> Result<Job, LoadError> {
-    let input = |(name, part): &(String, Part)| Input {
+    let input = |(name, part): &(String, RequestTensor)| Input {
         name: name.clone(),
         datatype: part.datatype,
         shape: part.shape.clone(),
@@ -63,12 +63,12 @@ fn failed(sample: &str, what: &str) -> LoadError {
     LoadError::Warmup(format!("warm-up sample '{sample}' {what}"))
 }
 
-fn part(given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<Part, String> {
+fn part(given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<RequestTensor, String> {
     let rows = (batch_size > 0).then_some(batch_size as i64);
     let dims: Vec<i64> = rows.into_iter().chain(given.shape.signed()).collect();
     let shape = Shape::new(&dims).map_err(|error| error.to_string())?;
     let row = row(given, model_dir)?;
-    Ok(Part { shape, datatype: given.datatype, data: Bytes::from(row.repeat(batch_size.max(1))) })
+    Ok(RequestTensor { shape, datatype: given.datatype, data: Bytes::from(row.repeat(batch_size.max(1))) })
 }
 
 fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {

@@ -22,7 +22,7 @@ pub(crate) struct IndexEntry {
     /// The version's state; `None` for a model that was never loaded.
     pub state: Option<IndexState>,
     /// Reason for the state. Empty while loading or unloading, and for a ready version that serves the current files
-    /// without doubt.
+    /// without limitation.
     pub reason: String,
 }
 

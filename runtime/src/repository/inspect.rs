@@ -30,7 +30,7 @@ pub(super) struct Inspected {
     /// The versions that the version policy selects, and versions in service whose files still exist.
     pub versions: FoundVersions<Fingerprint>,
     /// The directories of the model and of these versions.
-    pub surroundings: Surroundings,
+    pub directory_stamps: DirectoryStamps,
     /// The uploaded files, which are deleted with the last version that was loaded from them; `None` for a model in the
     /// repository.
     pub uploaded: Option<Arc<TempDir>>,

@@ -41,7 +41,7 @@ struct Version<S> {
     /// The reason why the version still serves the previous load; `None` unless a reload failed.
     kept: Option<String>,
     /// The reason why the version serves with less than its configuration allows; `None` if it serves in full.
-    doubt: Option<String>,
+    limitation: Option<String>,
     /// Uploaded files that the serving version was loaded from; `None` if it was loaded from the repository.
     uploaded: Option<Arc<TempDir>>,
 }

@@ -67,7 +67,7 @@ pub(crate) fn examine(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSour
         request.scope = Scope::Samples;
         attempt(sandbox, &request)?;
     }
-    if let Some(key) = key.filter(|_| !verdict.is_passing) {
+    if let Some(key) = key.filter(|_| !verdict.is_temporary) {
         verdicts.keep(key, &verdict);
     }
     Ok(verdict)
@@ -205,7 +205,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     report(&Report::Signature(plan.signature.clone()));
     let plan = Arc::new(plan);
     samples::run(&source, &mut instance(&runner, &plan));
-    if plan.signature.leeway == Leeway::Everything {
+    if plan.signature.tolerance == ShapeTolerance::Everything {
         return Ok(()); // a model with a guessed signature cannot be warmed up
     }
     enter(Stage::WarmUp);

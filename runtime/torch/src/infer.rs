@@ -128,7 +128,7 @@ fn whole(
 ) -> Result<Inferred, Dependence> {
     let source = search.source;
     let signature = observed(search, trial, candidate, (seen, &Rows::None))?;
-    let signature = leeway::with(source, search.runner, trial, signature);
+    let signature = extra_ranks::with(source, search.runner, trial, signature);
     Ok(Inferred {
         remarks: extra_ranks::remark(&signature).into_iter().collect(),
         signature,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_protocol::{DataType, Parameters, Shape};
 use weir_runtime::backend::{
-    Batch, Column, Instance, ModelError, ModelSource, Part, RequestInfo, TensorConfig, WarmUpInput,
+    Batch, Column, Instance, ModelError, ModelSource, RequestInfo, RequestTensor, TensorConfig, WarmUpInput,
 };
 use weir_runtime::check_output;
 
@@ -196,7 +196,7 @@ fn run(
         };
         let skipped = usize::from(signature.max_batch_size > 0);
         let shapes = answer.outputs.iter().map(|output| output.shape().signed().skip(skipped).collect()).collect();
-        check_answer(&source.name, &signature, answer, rows).map_err(ModelError::Failed)?;
+        check_output(&source.name, &signature, answer, rows).map_err(ModelError::Failed)?;
         Ok(shapes)
     })
 }

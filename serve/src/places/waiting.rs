@@ -47,7 +47,7 @@ impl<S> Waiting<S> {
 impl<S> Overflow<S> {
     /// Returns an empty queue with room for half the connections that one client may have, because a client may replace
     /// that many at once; [`MAX_WAITING`] is the maximum.
-    pub(crate) fn beside(limits: &ConnectionLimits) -> Self {
+    pub(crate) fn new(limits: &ConnectionLimits) -> Self {
         Self { waiting: Mutex::default(), most: limits.per_client.div_ceil(2).min(MAX_WAITING) }
     }
 

@@ -241,7 +241,7 @@ fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &st
     let sentence = format!(
         "the image {:?} cannot be had, {reason}{}: {}",
         status.image,
-        told(cause),
+        in_parentheses(cause),
         advice::of_image(cause, &pull_secrets(pod))
     );
     fail(reason_of(status, kind, FailureReason::NotStarted), sentence)

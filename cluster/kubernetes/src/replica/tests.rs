@@ -221,5 +221,5 @@ fn a_program_that_was_killed_for_its_memory_ended_by_itself() {
     });
     let exit = seen(&state, "True", None).last_exit.unwrap();
     assert_eq!((exit.reason, exit.exit_code, exit.at), (FailureReason::OutOfMemory, Some(137), Some(1_767_225_610)));
-    assert!(exit.may_be_of_a_request());
+    assert!(exit.may_be_caused_by_request());
 }

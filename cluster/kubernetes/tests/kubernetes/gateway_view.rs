@@ -157,7 +157,7 @@ async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
 /// A gateway reads no pods: it has their failures from the controller.
 #[tokio::test]
 async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
-    let seen = Seen::connect().await;
+    let seen = GatewayView::connect().await;
     let service = ServiceName::new(NAMESPACE, "cannot-start").unwrap();
     let workload = Workload {
         ready_call: None,

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs each sample once, on a copy of a model that its runs change. The server, which repeats them, reports the errors.
 pub(super) fn run(source: &ModelSource, instance: &mut TorchInstance) {
-    let mut copy = instance.rehearsal().ok().flatten();
+    let mut copy = instance.warm_up_copy().ok().flatten();
     for (index, sample) in source.samples.iter().enumerate() {
         let Ok(batch) = sample_batch(&source.name, &instance.plan.signature, sample) else {
             continue;

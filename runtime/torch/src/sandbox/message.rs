@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Shape, Tensor};
-use weir_runtime::backend::{LoadError, ModelSource, Part, Signature, WarmUpInput, WarmUpSample};
+use weir_runtime::backend::{LoadError, ModelSource, RequestTensor, Signature, WarmUpInput, WarmUpSample};
 
 use crate::remark::Remark;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{
-    Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, Part, RequestInfo,
+    Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, RequestInfo, RequestTensor,
     TensorConfig, UnguardedOperators, WarmUpFailures,
 };
 use weir_runtime_torch::TorchBackend;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{
-    Backend, Device, Leeway, LoadError, Model, ModelSource, Part, TensorConfig, WarmUp, WarmUpFailures, WarmUpInput,
-    WarmUpSample,
+    Backend, Device, LoadError, Model, ModelSource, RequestTensor, ShapeTolerance, TensorConfig, WarmUp,
+    WarmUpFailures, WarmUpInput, WarmUpSample,
 };
 use weir_runtime_torch::TorchBackend;
 
@@ -42,7 +42,7 @@ fn a_model_that_odd_values_end_is_served_in_doubt() {
     let bare = load(&bare("spectral"));
     assert_eq!(bare.signature().max_batch_size, 0);
     let said = "in doubt: the trial ended its process by signal 6 (SIGABRT)";
-    assert_eq!(doubt(&bare), said);
+    assert_eq!(limitation(&bare), said);
     assert_eq!(answer(&bare, &[1, 4, 4], "a", &identity), [2.0]);
     assert_eq!(warm_up(&bare).len(), 1);
 
@@ -66,7 +66,7 @@ fn a_model_that_odd_values_hang_is_served_in_doubt() {
 fn a_sample_that_ends_its_process_fails_the_load_and_nothing_else() {
     let sample = |name: &str, input: &str, shape: &[i64], data: &[f32]| {
         let shape = weir_protocol::Shape::new(shape).unwrap();
-        let part = Part { shape, datatype: F, data: floats(data) };
+        let part = RequestTensor { shape, datatype: F, data: floats(data) };
         WarmUpSample { name: name.to_owned(), inputs: vec![(input.to_owned(), part)] }
     };
     let good = sample("good", "a", &[1, 4, 4], &[1.0; 16]);
@@ -90,7 +90,7 @@ fn a_verdict_is_kept_by_the_contents_of_the_file() {
     let backend = TorchBackend::with_program(env!("CARGO_BIN_EXE_weir-runtime").into());
     let first = one_input("spectral", "a", &[4, 4], &[1]);
     let model = backend.load(&first).unwrap();
-    assert!(doubt(&model).contains("SIGABRT"));
+    assert!(limitation(&model).contains("SIGABRT"));
     let moved = folder.path().join("model.pt");
     std::fs::copy(&first.path, &moved).unwrap();
     let second = ModelSource { path: moved, ..first };
