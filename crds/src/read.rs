@@ -191,7 +191,7 @@ impl Reader<'_> {
         match read {
             Ok(object) if is_sound => Some(ReadObject::Valid(object)),
             Ok(object) => Some(ReadObject::Incomplete(object, left_out)),
-            // What is left of an object with errors may lack what it needs.
+            // An object without its invalid fields may lack required ones.
             Err(_) if !is_sound => None,
             // The schemas come from the types, so an error here is one that a schema cannot express.
             Err(error) => {

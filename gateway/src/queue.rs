@@ -58,7 +58,7 @@ pub(crate) enum Scale {
     Gone,
 }
 
-/// Whether a revision would serve a request.
+/// Answer to the question whether a revision would serve a request.
 pub(crate) enum Readiness {
     /// This replica takes requests; other replicas may too.
     Serving(Arc<Upstream>),

@@ -84,7 +84,7 @@ pub struct WarmUpInput {
 /// A sample of `model_warmup`: a request that the configuration has the server run before the model is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarmUpSample {
-    /// Its name in the configuration.
+    /// Name of the sample in the configuration.
     pub name: String,
     /// Names and contents of its inputs, with all rows.
     pub inputs: Vec<(String, RequestTensor)>,
@@ -102,7 +102,7 @@ pub enum WarmUpFailures {
 /// Operators that a model may call although the server cannot check their operands (`--allow-unguarded-operators`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnguardedOperators {
-    /// All of them.
+    /// Every operator is allowed.
     All,
     /// The operators of these names, such as `aten::add`.
     Only(Vec<String>),

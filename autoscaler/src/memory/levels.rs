@@ -1,4 +1,4 @@
-//! When each number of replicas was last needed, and how long to keep it.
+//! Remembers when each number of replicas was last needed, and decides how long to keep it.
 
 use std::time::Duration;
 

@@ -148,7 +148,7 @@ enum Written {
     Route(Arc<Route>),
 }
 
-/// What is written in a revision's Service.
+/// Contents of the annotations of a revision's Service.
 #[derive(Clone, Debug, PartialEq)]
 struct RevisionNotes {
     workload: WrittenRevision,
@@ -390,8 +390,8 @@ impl Observed {
         }
     }
 
-    /// Makes the routes anew. Equal ones are of a later generation too: it is that of the object, which whoever
-    /// wrote it waits for.
+    /// Builds the routes again. Equal routes get the later generation too: the controller waits for the generation of the
+    /// object that it wrote.
     fn reroute(&self, next: &mut Snapshot) -> bool {
         let routes = self.services.values().filter_map(Written::route);
         let routes = Arc::new(Routes::new(self.newest, routes.cloned().collect()));

@@ -72,20 +72,20 @@ impl Revision {
         self.replicas.iter().filter(in_phase)
     }
 
-    /// The prospect of the revision while no replica is ready.
+    /// Returns what requests can expect of the revision while no replica is ready.
     #[must_use]
     pub fn outlook(&self) -> Outlook {
         self.reported_outlook.unwrap_or_else(|| Outlook::of(&self.replicas))
     }
 
-    /// The latest end of a replica's program that was not asked for.
+    /// Returns the latest unexpected exit of a replica's program; `None` if there was none.
     #[must_use]
     pub fn last_exit(&self) -> Option<&Failure> {
         let counted = self.replicas.iter().filter(|replica| replica.phase.is_counted());
         counted.filter_map(|replica| replica.last_exit.as_ref()).max_by_key(|exit| exit.at)
     }
 
-    /// Whether it sleeps: no replica runs or is asked for, so a request has to wake it.
+    /// Returns true if the revision is scaled to zero: no replica runs or should run, so a request has to start one.
     #[must_use]
     pub fn is_at_zero(&self) -> bool {
         self.desired == 0 && !self.replicas.iter().any(|r| r.phase.is_counted())

@@ -151,7 +151,7 @@ fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
 fn latest(revision: &Revision, failure: impl Fn(&Replica) -> Option<&Failure>) -> Option<(&Failure, Option<&Replica>)> {
     let counted = revision.replicas.iter().filter(|replica| replica.phase.is_counted());
     let failed = counted.filter_map(|replica| Some((failure(replica)?, replica)));
-    // Of equal ones the first, so that the order of pods decides nothing.
+    // The first of equal failures is chosen by name, so that the order of pods has no effect.
     let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
     last.map(|(failure, replica)| (failure, Some(replica)))
 }

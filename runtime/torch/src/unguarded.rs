@@ -1,12 +1,13 @@
-//! Operators of libtorch that trust their operands and that the shim does not check (`shim/operands.cc`).
+//! Operators of libtorch that do not check their operands, and whose operands the shim does not check either
+//! (`shim/operands.cc`).
 
 use weir_runtime::backend::{LoadError, ModelSource};
 
 use crate::module::Module;
 
-/// An operator whose operands nothing checks.
+/// Operator whose operands are not checked.
 struct Unguarded {
-    /// The qualified name.
+    /// Qualified name, such as `aten::add`.
     name: &'static str,
     trusts: Trust,
 }

@@ -621,11 +621,11 @@ fn a_gateway_sees_the_failures_that_the_controller_reports() {
     let failing = first(&mut observed);
     assert_eq!((failing.outlook(), failing.failure.clone()), (Outlook::Fails, Some(cause)));
     assert_eq!(failing.replicas[0].last_exit, Some(exit.clone()));
-    // With a ready replica nothing fails, and how a program ended stays.
+    // A ready replica clears the failure and keeps the last exit.
     observed.take(Change::Endpoints(Event::Apply(endpoints("s", &[("a", true)]))));
     let ready = first(&mut observed);
     assert_eq!((ready.failure.clone(), ready.last_exit()), (None, Some(&exit)));
-    // What an editor of the namespace wrote there is left out.
+    // Invalid text, which an editor of the namespace may write, is ignored.
     for other in [None, Some("{")] {
         observed.take(Change::Service(Event::Apply(service(other))));
         let mended = first(&mut observed);

@@ -149,13 +149,14 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let ended = now.or(before).map(|ended| (ended, container));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
-        // It was started again, and what it ended with is told until it is ready.
+        // The container has been started again; its last end is reported until it is ready.
         (None, Some(ended)) => Some(ended_with(status, ended, kind, ended_reason(status))),
         (None, None) => None,
     }
 }
 
-/// The reason of a container that ended, the same while it waits for the next start and while that runs.
+/// Returns the reason for a container that ended. It is the same while the container waits for its next start and while
+/// it runs again.
 fn ended_reason(status: &ContainerStatus) -> FailureReason {
     if status.restart_count >= LOOPS { FailureReason::CrashLoopBackOff } else { FailureReason::Exited }
 }
@@ -234,7 +235,8 @@ fn waits(
     Some(fail(reason_of(status, kind, FailureReason::NotStarted), sentence))
 }
 
-/// An image that cannot be pulled. The kubelet's two reasons for that, while it pulls and while it waits, are one.
+/// Returns the failure of an image that cannot be pulled. The kubelet alternates between two reasons, while it pulls and
+/// while it waits; the failure has one.
 fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &str, kind: Kind) -> Failure {
     let reason = if reason == "ErrImagePull" { "ImagePullBackOff" } else { reason };
     let cause = message.split_once(PULL_CAUSE).map_or(message, |(_, cause)| cause);
@@ -247,7 +249,7 @@ fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &st
     fail(reason_of(status, kind, FailureReason::NotStarted), sentence)
 }
 
-/// The failure to tell: while the kubelet waits with an image, what it said when it pulled that last.
+/// Returns the failure to report. While the kubelet backs off from an image, that is the cause of its last pull.
 pub(super) fn steady(pod: &Pod, now: Option<Failure>, former: Option<Failure>) -> Option<Failure> {
     let now = now?;
     let status = pod.status.as_ref();

@@ -154,7 +154,7 @@ async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
     seen.control.forget(&service).await.unwrap();
 }
 
-/// A gateway reads no pods: it has their failures from the controller.
+/// Gateways do not read pods: the controller publishes the failures.
 #[tokio::test]
 async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
     let seen = GatewayView::connect().await;
@@ -177,7 +177,7 @@ async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
         let revision = name.clone();
         let report = FailureReport { revision, outlook, failure: failure.clone(), exits: Vec::new() };
         seen.control.report_failures(&[report]).await.unwrap();
-        // What the controller applies again leaves it there.
+        // Applying the service again keeps the report.
         seen.control.apply(desired.clone()).await.unwrap();
         let is_seen = snapshots.wait_for(|snapshot| {
             let revision = snapshot.revision(&name);

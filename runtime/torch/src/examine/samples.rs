@@ -8,10 +8,12 @@ use weir_runtime::sample_batch;
 use crate::instance::TorchInstance;
 use crate::sandbox::{Stage, enter, limited_to};
 
-/// Processor time of a sample. Its values are the operator's own, so it may take far longer than made-up inputs.
+/// Limit on the processor time of one sample. An operator of the server chose the values, so a sample may take far longer
+/// than generated inputs.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Runs each sample once, on a copy of a model that its runs change. The server, which repeats them, reports the errors.
+/// Runs each sample once, on a copy if runs change the model's state. Errors are ignored here, because the server repeats
+/// the samples and reports them.
 pub(super) fn run(source: &ModelSource, instance: &mut TorchInstance) {
     let mut copy = instance.warm_up_copy().ok().flatten();
     for (index, sample) in source.samples.iter().enumerate() {

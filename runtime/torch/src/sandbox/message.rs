@@ -27,11 +27,12 @@ pub(crate) struct Request {
     pub(crate) scope: Scope,
 }
 
-/// The runs that a child is to try.
+/// Runs that a child tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Scope {
+    /// All runs that a load tries.
     All,
-    /// Those of the samples alone, where an earlier child did not get so far.
+    /// Only the samples of `model_warmup`, which an earlier child did not reach.
     Samples,
 }
 
