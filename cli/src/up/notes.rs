@@ -9,7 +9,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::status_table::ExitRow;
 
-/// Conditions that are worth a note, each while it has this status, and what the note begins with.
+/// Conditions that are printed while they have this status, with the prefix of the printed note.
 const NOTED: [(&str, ConditionStatus, &str); 8] = [
     ("RolloutComplete", ConditionStatus::Unknown, "rollout: "),
     ("RolloutComplete", ConditionStatus::False, "rollout: "),

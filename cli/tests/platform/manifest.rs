@@ -58,12 +58,12 @@ impl Service {
         self
     }
 
-    /// Adds `spec.canary` with one entry of this label.
+    /// Adds `spec.canary` with one entry named `label`, which has the container of a new manifest of that label.
     pub(crate) fn canary_beside(self, label: &str, percent: u8) -> Self {
         self.canary_of(&Self::new(label), label, percent)
     }
 
-    /// Adds `spec.canary` with one entry of this name and this service's container.
+    /// Adds `spec.canary` with one entry named `label`, which has the container of `service`.
     pub(crate) fn canary_of(mut self, service: &Self, label: &str, percent: u8) -> Self {
         let container = container(&service.command, &service.variables);
         self.beside = format!(

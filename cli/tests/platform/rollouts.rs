@@ -113,7 +113,7 @@ fn a_canary_beside_the_predictor_gets_a_share_for_each_replica_that_is_ready() {
     fixture.wait_for_traffic(2, 50);
 }
 
-/// Replicas of the first revision that take requests; none once it is gone.
+/// Returns the number of ready replicas of the first revision; 0 once it is removed.
 fn ready_of_the_first(service: &Value) -> u64 {
     let mut all = service["revisions"].as_array().unwrap().iter();
     let first = all.find(|revision| revision["name"] == ONE);
