@@ -26,8 +26,8 @@ pub trait Apply: Send + Sync {
     /// does not respond.
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 
-    /// Publishes failures of a service's revisions for gateways that do not see replicas themselves. Failures that are
-    /// published already are not written again.
+    /// Publishes failures of a service's revisions for gateways, which do not see replicas themselves. Failures that
+    /// are already published are not written again.
     ///
     /// # Errors
     /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].

@@ -1,4 +1,4 @@
-//! Failures of revisions in annotations of their Services, for gateways.
+//! Writes failures of revisions to annotations of their Services, where gateways read them.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, Patch, PatchParams};
@@ -10,7 +10,8 @@ use crate::written::WrittenFailures;
 use crate::{Kubernetes, error};
 
 impl Kubernetes {
-    /// Writes the failures of a revision, unless its Service says so already. A revision without one has ended.
+    /// Writes a revision's failures to the annotation of its Service, unless the annotation is already up to date. Does
+    /// nothing if the revision has no Service, because it has ended.
     pub(crate) async fn report(&self, report: &FailureReport) -> Result<(), ClusterError> {
         let revision = &report.revision;
         let text = WrittenFailures::of(report).text().map_err(|error| error::unwritable(revision, error))?;

@@ -29,7 +29,7 @@ pub struct Kubernetes {
     pub(crate) drift: Arc<Mutex<Drift>>,
     /// Placements of the replicas' pods, from the watches.
     pub(crate) placements: Arc<Mutex<Placements>>,
-    /// The failures of revisions that gateways know of, by the watches and by the answers to writes.
+    /// Failure annotations of the revisions' Services, from watches and from the responses to writes.
     pub(crate) reported: Arc<Mutex<ReportedFailures>>,
     pub(crate) kept: KeptRevisions,
     /// InferenceServices, if this process watches them.

@@ -67,7 +67,7 @@ pub(crate) struct RevisionObjects {
 }
 
 impl RevisionObjects {
-    /// Builds the objects of a workload with this pod template.
+    /// Builds the Kubernetes objects of a workload that has this pod template.
     ///
     /// # Errors
     /// [`ClusterError::Refused`] when a value cannot be encoded as JSON.

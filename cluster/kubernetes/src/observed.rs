@@ -96,14 +96,14 @@ pub(crate) struct Observed {
     last: Snapshot,
 }
 
-/// Facts that the watches note for those who write.
+/// Observations of the watches that the code which writes objects needs.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// The objects of services at their newest known versions.
+    /// Newest known versions of the services' objects.
     pub(crate) drift: Arc<Mutex<Drift>>,
-    /// The places of replicas.
+    /// Placements of replicas, which decide the order of their deletion.
     pub(crate) placements: Arc<Mutex<Placements>>,
-    /// The failures of revisions that gateways know of.
+    /// Failure annotations of the revisions' Services, which gateways read.
     pub(crate) reported: Arc<Mutex<ReportedFailures>>,
 }
 
@@ -156,7 +156,7 @@ struct RevisionNotes {
 }
 
 impl Observed {
-    /// Nothing yet of what the scope has; routes are at least of this generation.
+    /// Creates an empty observation. The generation of its routes is at least `generation`.
     pub(crate) fn new(options: &Options, generation: u64, notes: Notes) -> Self {
         Self {
             scope: options.scope,
@@ -374,7 +374,7 @@ impl Observed {
         }
     }
 
-    /// Notes the failures of a revision that its Service tells.
+    /// Records the failure annotation of a revision's Service after a change of the Service.
     fn note_reported(&self, edit: &Edit<Written>) {
         let failures = |written: &Option<Written>| match written {
             Some(Written::Revision(name, notes)) => Some((name.clone(), notes.failures.clone())),
@@ -455,7 +455,7 @@ impl Observed {
             return Some(self.revision_of_gateway(name, written, failures, replicas));
         }
         let scaled = self.deployments.get(&key);
-        // Without its Deployment, as while it is made or deleted, there is nothing to scale.
+        // While the Deployment is being created or deleted, there is nothing to scale.
         let scalable = scaled.map(|_| written);
         let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
@@ -478,7 +478,8 @@ impl Observed {
         })
     }
 
-    /// A revision of which the pods are not seen: its failures are those that the controller reports.
+    /// Returns the revision as a gateway sees it. A gateway does not watch pods, so the failures are those that the
+    /// controller reports.
     fn revision_of_gateway(
         &self,
         name: &RevisionName,
@@ -549,7 +550,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     })
 }
 
-/// The cause of pods that the API server refuses.
+/// Returns the failure of a Deployment whose pods the API server refuses to create.
 fn not_made(condition: &DeploymentCondition) -> Failure {
     let message = condition.message.as_deref().unwrap_or_default();
     let sentence = format!("its pods cannot be made: {}", error::advice(message));
@@ -561,9 +562,8 @@ fn not_made(condition: &DeploymentCondition) -> Failure {
     }
 }
 
-/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. One without
-/// a node has a cause. A pod
-/// that pulls an image or fetches a model has one.
+/// Returns true if a replica has a node, but no address and no known cause of the delay. A pod without a node, and one
+/// that pulls an image or fetches a model, has a known cause.
 fn is_bare(replica: &Replica) -> bool {
     replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
 }
@@ -639,7 +639,8 @@ fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<d
     let annotations = object.annotations();
     if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
         let workload = serde_json::from_str(text)?;
-        // They only explain, and an editor of the namespace may have written them: what cannot be read is left out.
+        // Failures are only shown to users, and anyone who may edit the Service may have changed them, so an invalid
+        // annotation is ignored.
         let failures = annotations.get(FAILURES).and_then(|text| serde_json::from_str(text).ok());
         let notes = RevisionNotes { workload, failures: failures.unwrap_or_default() };
         return Ok(Some(Written::Revision(name, Box::new(notes))));

@@ -37,20 +37,20 @@ pub(crate) struct Lifecycle {
     failed_runs: u32,
     /// Probes in a row that failed while the replica was ready.
     failed_probes: u32,
-    /// Probes in a row that succeeded while the replica was not ready.
+    /// Consecutive successful probes while the replica was not ready.
     successful_probes: u32,
     thresholds: Thresholds,
     ready_since: Option<Duration>,
 }
 
-/// Probes in a row that change a replica's readiness.
+/// Numbers of consecutive probes that change a replica's readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
-    /// Failed probes that make a ready replica unready; 0 means 1.
+    /// Consecutive failed probes that make a ready replica unready; 0 means 1.
     pub(crate) failures: u32,
-    /// Successful probes that make a replica ready; 0 means 1.
+    /// Consecutive successful probes that make a replica ready; 0 means 1.
     pub(crate) successes: u32,
-    /// Time between two probes of such a row.
+    /// Time between two consecutive probes.
     pub(crate) period: Duration,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum ProbeResult {
 }
 
 impl Lifecycle {
-    /// A replica that is not started yet.
+    /// Creates the lifecycle of a replica that is not started yet.
     pub(crate) fn new(thresholds: Thresholds) -> Self {
         Self {
             phase: Phase::Pending,

@@ -24,10 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Default number of failed probes in a row that make a ready replica unready, the same as in Kubernetes.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// Successful probes in a row that make a replica ready, where a pod does not say: Kubernetes' default.
+/// Default number of consecutive successful probes that make a replica ready; the same as in Kubernetes.
 const SUCCESS_THRESHOLD: u32 = 1;
 
-/// The V2 ready call.
+/// Path of the readiness call of the V2 protocol.
 const V2_READY: &str = "/v2/health/ready";
 
 /// A readiness or liveness probe of a replica.
@@ -39,9 +39,9 @@ pub(crate) struct Probe {
     /// Time between two consecutive failed probes.
     pub(crate) period: Duration,
     pub(crate) failure_threshold: u32,
-    /// Time from the start of the program until the first probe.
+    /// Time from the start of the program to the first probe.
     pub(crate) initial_delay: Duration,
-    /// Successful probes in a row, `period` apart, that make a replica ready.
+    /// Consecutive successful probes, one every `period`, that make a replica ready.
     pub(crate) success_threshold: u32,
 }
 

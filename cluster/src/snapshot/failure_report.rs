@@ -1,4 +1,4 @@
-//! Failures of a revision, for those who do not see its replicas.
+//! Failures of a revision, for readers that do not see its replicas.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::RevisionName;
 pub struct FailureReport {
     /// Name of the revision.
     pub revision: RevisionName,
-    /// Prospect of the revision while no replica is ready.
+    /// Expected result of the starts of replicas while none is ready.
     pub outlook: Outlook,
-    /// Cause of having no ready replica.
+    /// Last cause that the revision was not ready; `None` once a replica is ready.
     pub failure: Option<Failure>,
-    /// Last ends of the replicas' programs, by the replicas' names.
+    /// Last exit of each replica's program, with the replica's name.
     pub exits: Vec<(Arc<str>, Failure)>,
 }
 
 impl FailureReport {
-    /// The report of a revision whose replicas are seen.
+    /// Builds the report of a revision whose replicas are visible.
     #[must_use]
     pub fn of(revision: &Revision) -> Self {
         let exits = revision.replicas.iter().filter(|replica| replica.phase.is_counted());

@@ -1,19 +1,20 @@
-//! The prospect of a revision without a ready replica.
+//! Outlook of a revision without a ready replica.
 
 use super::{FailureReason, Phase, Replica};
 
-/// Prospect of a revision without a ready replica.
+/// Expected result of the starts of a revision without a ready replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outlook {
-    /// A replica starts, or will.
+    /// A replica is starting, or will be started.
     #[default]
     Starts,
-    /// Every replica waits after a start that failed, as the one before did.
+    /// The last starts of every replica failed, and all replicas wait for their next start.
     Fails,
 }
 
 impl Outlook {
-    /// The outlook of a revision with these replicas. One that starts may succeed, and so may one that failed once.
+    /// Returns the outlook of a revision with these replicas. A replica that is starting, or that failed only once, may
+    /// still succeed.
     #[must_use]
     pub fn of(replicas: &[Replica]) -> Self {
         let mut counted = replicas.iter().filter(|replica| replica.phase.is_counted()).peekable();

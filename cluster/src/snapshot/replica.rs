@@ -52,7 +52,7 @@ pub enum Phase {
     Ready,
     /// The replica was ready, is not at the moment, and still runs.
     Unready,
-    /// It ended by itself, or could not be started, and waits to be started again.
+    /// The program exited or could not be started, and waits for its next start.
     BackOff,
     /// The replica is being stopped: it finishes its requests and accepts no new ones.
     Terminating,
@@ -112,7 +112,8 @@ pub struct Failure {
     pub exit_code: Option<i32>,
     /// Time of the failure, in seconds since 1970; `None` if unknown.
     pub at: Option<u64>,
-    /// Resources of which no node, or a quota, has enough left for the replica, such as `nvidia.com/gpu`; unset for other causes.
+    /// Resources that the replica lacks because no node has enough left, or because a quota is exhausted, such as
+    /// `nvidia.com/gpu`; `None` for other causes.
     pub lacks: Option<Arc<str>>,
 }
 
@@ -123,8 +124,8 @@ impl Failure {
         Self { reason, message: message.into(), exit_code: None, at: None, lacks: None }
     }
 
-    /// The exit status and the time of the program's end, such as `exit status 137 at 2026-11-26T20:00:00Z`; none where no program
-    /// ended.
+    /// Returns the exit status and time of the program's exit, such as `exit status 137 at 2026-11-26T20:00:00Z`;
+    /// `None` if no program exited.
     #[must_use]
     pub fn exit(&self) -> Option<String> {
         let status = format!("exit status {}", self.exit_code?);
@@ -132,7 +133,8 @@ impl Failure {
         Some(at.map_or(status.clone(), |at| format!("{status} at {at}")))
     }
 
-    /// The sentence of the failure. Where that is not the end of a program, it also says how the last program ended.
+    /// Returns the message of the failure. If the failure is not a program's exit, the message also says how the last
+    /// program ended.
     #[must_use]
     pub fn sentence(&self, last_exit: Option<&Self>) -> String {
         match last_exit.filter(|_| self.exit_code.is_none()) {
@@ -144,9 +146,9 @@ impl Failure {
         }
     }
 
-    /// True if a request that the program had may be what ended it: it crashed, exited by itself, or was killed for hanging.
-    /// The memory for which a program was killed is mostly that of its requests. A program that a signal from outside ended
-    /// says nothing of its requests.
+    /// Returns true if one of the program's requests may have ended it: the program crashed, exited with an error, or
+    /// was killed because it hung. An out-of-memory kill counts too, because most of a program's memory is that of its
+    /// requests. A program that was ended by a signal from outside does not count.
     #[must_use]
     pub fn may_be_caused_by_request(&self) -> bool {
         match self.reason {
@@ -162,8 +164,8 @@ impl Failure {
     }
 }
 
-/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM, which people and platforms send; so does the kernel for want of memory, of
-/// which only some platforms tell.
+/// SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM, which users and platforms send. The kernel also sends SIGKILL when
+/// memory runs out, which only some platforms report.
 const SIGNALS_FROM_OUTSIDE: [i32; 5] = [1, 2, 3, 9, 15];
 
 /// Kinds of failure of a replica.
@@ -177,9 +179,9 @@ pub enum FailureReason {
     Exited,
     /// The program exited repeatedly; its next start is delayed.
     CrashLoopBackOff,
-    /// It was killed for using more memory than it may.
+    /// The program was killed because it exceeded its memory limit.
     OutOfMemory,
-    /// It did not answer any more, and was killed for it.
+    /// The program stopped responding and was killed for it.
     Hung,
     /// The program runs but does not become ready.
     NotReady,
@@ -188,7 +190,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// Every reason there is.
+    /// All failure reasons, each of them once.
     pub const ALL: [Self; 8] = [
         Self::StorageFailed,
         Self::NotStarted,

@@ -33,10 +33,11 @@ pub struct Revision {
     pub replicas: Vec<Replica>,
     /// Last cause that the revision was not ready; None once a replica is ready.
     pub failure: Option<Failure>,
-    /// The outlook that the controller reports, where the replicas' failures are not seen; unset: it follows from the replicas.
+    /// Outlook reported by the controller, for a gateway that does not see failures of replicas; `None` if the outlook
+    /// follows from the replicas.
     pub reported_outlook: Option<Outlook>,
-    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, a quota refuses
-    /// them, or their node does not answer.
+    /// Reason why requested replicas are missing, even if other replicas are ready: no node fits them, a quota refuses
+    /// them, or their node does not respond.
     pub unplaced: Option<Failure>,
 }
 

@@ -15,10 +15,12 @@ use crate::entry::containers;
 /// Init container that fetches a model.
 const STORAGE_INITIALIZER: &str = "storage-initializer";
 
-/// Restarts from which on a container that ends is said to do so again and again: the kubelet waits before the second.
+/// Number of restarts from which a container counts as crash-looping: the kubelet delays the second restart and later
+/// ones.
 const LOOPS: i32 = 2;
 
-/// Reasons by which the kubelet says that a container's start has failed and waits, or can succeed only after a change.
+/// Waiting reasons of a container whose start failed: the kubelet backs off, or the start can succeed only after a
+/// change.
 const HELD_BACK: [&str; 5] = [
     "ImagePullBackOff",
     "ErrImageNeverPull",
@@ -27,13 +29,13 @@ const HELD_BACK: [&str; 5] = [
     "SignatureValidationFailed",
 ];
 
-/// Reasons between two such waits, while the kubelet tries again.
+/// Waiting reasons of a container between two back-offs, while the kubelet tries again.
 const TRIED_AGAIN: [&str; 4] = ["ErrImagePull", "RegistryUnavailable", "ImageInspectError", "CreateContainerError"];
 
-/// Words of a kubelet before the cause for which it waits with an image.
+/// Text before the cause in the kubelet's message about an image pull that is backing off.
 const PULL_CAUSE: &str = "ErrImagePull: ";
 
-/// Longest message of a program that is repeated.
+/// Longest termination message that is included in a failure, in bytes.
 const LONGEST: usize = 512;
 
 /// Returns why a pod is not ready, as far as its status says so.
@@ -161,8 +163,8 @@ fn ended_reason(status: &ContainerStatus) -> FailureReason {
     if status.restart_count >= LOOPS { FailureReason::CrashLoopBackOff } else { FailureReason::Exited }
 }
 
-/// Reports whether the kubelet makes or starts one of the pod's containers no more for now, as it failed before. An image that
-/// could not be pulled once is pulled again first.
+/// Returns true if the kubelet has delayed the next start of one of the pod's containers because an earlier start
+/// failed. An image pull that failed once does not count, because the kubelet soon pulls again.
 pub(super) fn backs_off(pod: &Pod, before: Option<Phase>) -> bool {
     let Some(status) = pod.status.as_ref() else {
         return false;
@@ -186,7 +188,7 @@ fn is_waiting_for(status: &ContainerStatus, reasons: &[&str]) -> bool {
     waiting.and_then(|waiting| waiting.reason.as_deref()).is_some_and(|reason| reasons.contains(&reason))
 }
 
-/// The last end of the container that serves, also once it runs again.
+/// Returns how the serving container last ended, even if the container has been started again.
 pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
     let container = containers(pod).find(|container| container.name == status.name);
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
@@ -269,7 +271,7 @@ pub(super) fn steady(pod: &Pod, now: Option<Failure>, former: Option<Failure>) -
     Some(same.unwrap_or(now))
 }
 
-/// The Secrets by which a pod's images are pulled.
+/// Returns the names of the Secrets for pulling the pod's images.
 fn pull_secrets(pod: &Pod) -> Vec<&str> {
     let secrets = pod.spec.iter().flat_map(|spec| &spec.image_pull_secrets);
     secrets.flatten().map(|secret| &*secret.name).collect()

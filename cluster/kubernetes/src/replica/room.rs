@@ -1,17 +1,17 @@
-//! The resources for which a pod waits, from the messages of the scheduler and of quotas.
+//! Reads from messages of the scheduler and of quotas which resources a pod waits for.
 
 use std::sync::Arc;
 
-/// Word of the scheduler before a resource of which a node has too little left.
+/// Text before the name of a resource that nodes have too little of, in the scheduler's message.
 const INSUFFICIENT: &str = "Insufficient ";
 
-/// Words of a quota before the resources that a refused pod asks for.
+/// Text before the resources that a refused pod requests, in the message of a quota.
 const REQUESTED: &str = "requested: ";
 
-/// The scheduler's words for want of other things, and the resource that is short.
+/// Other messages of the scheduler about a shortage, each with the resource that is short.
 const OTHERS: [(&str, &str); 2] = [("Too many pods", "pods"), ("cannot allocate all claims", "devices")];
 
-/// Resources that are short, by name; none where the message names another cause.
+/// Returns the sorted names of the resources that are short; `None` if the message names another cause.
 pub(crate) fn lacking(message: &str) -> Option<Arc<str>> {
     let of_nodes = message.split(INSUFFICIENT).skip(1).map(first_word);
     let others = OTHERS.iter().filter(|(words, _)| message.contains(words)).map(|(_, resource)| *resource);
@@ -21,7 +21,8 @@ pub(crate) fn lacking(message: &str) -> Option<Arc<str>> {
     (!resources.is_empty()).then(|| resources.join(", ").into())
 }
 
-/// The resources of a quota that a pod would exceed: `exceeded quota: NAME, requested: RESOURCE=1,RESOURCE=2, used: …`.
+/// Returns the resources for which a pod would exceed a quota. The message is `exceeded quota: NAME, requested:
+/// RESOURCE=1,RESOURCE=2, used: …`.
 fn of_quota(message: &str) -> impl Iterator<Item = &str> {
     let exceeded = message.split_once("exceeded quota").and_then(|(_, rest)| rest.split_once(REQUESTED));
     let requested = exceeded.map_or("", |(_, rest)| rest.split(", ").next().unwrap_or_default());

@@ -119,7 +119,7 @@ fn the_end_of_a_start_is_told_until_it_is_ready_and_what_kept_it_from_one_until_
     assert_eq!(seen(&running(), "True", Some(&starts)).failure, None);
 }
 
-/// A pod in these states, one after the other; its phases and the first words of its failures.
+/// Observes one pod in these states, in order. Returns its phase, the reason of its failure and the failure after each.
 fn followed(states: &[Value]) -> Vec<(Phase, Option<FailureReason>, Option<Failure>)> {
     let mut before: Option<Replica> = None;
     let each = states.iter().map(|state| {

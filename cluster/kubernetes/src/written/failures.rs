@@ -1,4 +1,4 @@
-//! Written form of a revision's failures, which gateways do not see themselves.
+//! JSON form of a revision's failures, which gateways cannot observe themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,27 +6,28 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Failure, FailureReason, FailureReport, Outlook};
 
-/// Most ends of programs that are written: each is of another replica, and an object's annotations have 256 KiB together.
+/// Most program exits that are stored. Each is of another replica, and the annotations of an object may have 256 KiB in
+/// total.
 const MOST_EXITS: usize = 64;
 
-/// Longest message that is written or read, in characters: those of programs are shorter.
+/// Longest message that is stored or read, in characters. Messages of programs are shorter.
 const LONGEST: usize = 1024;
 
-/// Failures of a revision.
+/// Failures of a revision, as stored in the annotation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WrittenFailures {
-    /// True where every replica waits after starts that failed.
+    /// True if every replica waits for another start after its starts failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cannot_start: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<WrittenFailure>,
-    /// Last ends of programs, by the pods' names.
+    /// Last program exit of each replica, by pod name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     exits: BTreeMap<String, WrittenFailure>,
 }
 
-/// Written form of a [`Failure`].
+/// JSON form of a [`Failure`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenFailure {
@@ -39,7 +40,7 @@ struct WrittenFailure {
 }
 
 impl WrittenFailures {
-    /// Returns the written form of a report.
+    /// Converts a report to its JSON form.
     pub(crate) fn of(report: &FailureReport) -> Self {
         let mut newest: Vec<_> = report.exits.iter().collect();
         newest.sort_by_key(|(name, exit)| (std::cmp::Reverse(exit.at), name));
@@ -51,25 +52,25 @@ impl WrittenFailures {
         }
     }
 
-    /// The text of the annotation; none where there is nothing to tell.
+    /// Returns the text of the annotation; `None` if there are no failures.
     ///
     /// # Errors
-    /// None in practice: it has strings and numbers alone.
+    /// None in practice: the value has only strings and numbers.
     pub(crate) fn text(&self) -> Result<Option<String>, serde_json::Error> {
         if *self == Self::default() { Ok(None) } else { serde_json::to_string(self).map(Some) }
     }
 
-    /// The prospect of the revision while no replica is ready.
+    /// Returns whether the revision can be expected to start while no replica is ready.
     pub(crate) fn outlook(&self) -> Outlook {
         if self.cannot_start { Outlook::Fails } else { Outlook::Starts }
     }
 
-    /// Cause of having no ready replica.
+    /// Returns why the revision has no ready replica.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.failure.as_ref().map(WrittenFailure::read)
     }
 
-    /// The last end of a replica's program.
+    /// Returns how the replica's program last ended.
     pub(crate) fn exit(&self, replica: &str) -> Option<Failure> {
         self.exits.get(replica).map(WrittenFailure::read)
     }
@@ -85,7 +86,7 @@ impl WrittenFailure {
         }
     }
 
-    /// The failure. A reason of another version of Weir says no more than that it is not ready.
+    /// Converts to a [`Failure`]. A reason that this version of Weir does not know is read as `NotReady`.
     fn read(&self) -> Failure {
         let known = FailureReason::ALL.into_iter().find(|reason| reason.label() == self.reason);
         Failure {

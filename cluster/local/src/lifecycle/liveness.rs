@@ -11,9 +11,9 @@ pub(crate) struct Liveness {
     period: Duration,
     /// Number of failed probes in a row after which the replica counts as hung.
     failure_threshold: u32,
-    /// Time from the start of a run until its first probe.
+    /// Time from the start of the program to its first probe.
     initial_delay: Duration,
-    /// Time before which the run is not probed.
+    /// Earliest time of the next probe.
     earliest: Duration,
     state: State,
 }
@@ -42,14 +42,14 @@ pub(crate) enum Verdict {
 }
 
 impl Liveness {
-    /// A run that is probed once in `period`, from `initial_delay` after its start on, and hangs after `failure_threshold` failed
-    /// probes in a row.
+    /// Creates the liveness state of a program that is probed every `period`, starting `initial_delay` after the
+    /// program. The program counts as hung after `failure_threshold` consecutive failed probes.
     pub(crate) fn new(period: Duration, failure_threshold: u32, initial_delay: Duration) -> Self {
         let failure_threshold = failure_threshold.max(1);
         Self { period, failure_threshold, initial_delay, earliest: Duration::ZERO, state: State::Off }
     }
 
-    /// Notes that a run began.
+    /// Records that the program was started.
     pub(crate) fn started(&mut self, now: Duration) {
         self.earliest = now.saturating_add(self.initial_delay);
         self.state = State::Off;

@@ -33,7 +33,7 @@ fn probes_in_a_row_make_a_replica_ready_as_its_success_threshold_says() {
         });
         let starts = (Phase::Starting, true);
         assert_eq!(phases, [starts, starts, (Phase::Starting, false), starts, starts, (Phase::Ready, false)]);
-        // Unready again, it needs as many.
+        // After it becomes unready, the replica needs the same number of successes again.
         lifecycle.probed(ProbeResult::Failure, now);
         lifecycle.probed(ProbeResult::Success, now);
         assert_eq!(lifecycle.phase(), Phase::Unready);

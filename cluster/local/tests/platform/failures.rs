@@ -70,7 +70,7 @@ async fn a_replica_that_freezes_is_killed_and_restarted() {
     platform.see(&name, "a restart", again).await;
 }
 
-/// The first probe is two seconds after the start, and two more follow it, a second apart.
+/// The first probe runs two seconds after the start, and two more follow at intervals of one second.
 #[tokio::test]
 async fn readiness_waits_for_its_initial_delay_and_its_successes_in_a_row() {
     let platform = Platform::start();
