@@ -71,10 +71,15 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
     let (replicas, reason) = bound(policy, replicas, reason);
     memory.levels.decided(replicas);
     memory.changes.decided(replicas, sample.at);
-    memory.note_enough(policy, sample, &terms);
+    memory.is_enough = is_enough(policy, &memory, sample, &terms);
     let decision =
         Decision { replicas, reason, terms, unplaced: None, starts: Arc::default(), account: Account::default() };
     (memory, decision)
+}
+
+/// Returns true if enough replicas are ready, and the queue has recovered from the last time when they were not.
+fn is_enough(policy: &ScalingPolicy, memory: &Memory, sample: &Sample, terms: &Terms) -> bool {
+    sample.replicas.ready >= terms.need && (memory.is_enough || !terms.is_late(policy, sample))
 }
 
 /// Returns the number before behavior and bounds apply. Each rule may raise the number of the rules before it.

@@ -32,7 +32,7 @@ pub(crate) use start_worth::{StartSample, StartWorth};
 use weir_cluster::ScalingPolicy;
 
 use crate::economy;
-use crate::{Coverage, Sample, Terms};
+use crate::{Coverage, Sample};
 
 /// Share of the allowed late requests that the law plans for. The rest is left for the first start and for changes of
 /// the load's pattern.
@@ -88,12 +88,6 @@ impl Memory {
         self.growth.observe(self.seen, mean, cold_start);
         self.peak.observe(elapsed, rate, cold_start);
         self.learn(policy, sample, elapsed);
-    }
-
-    /// Records whether enough replicas are ready, and the queue has recovered from the last time when they were not.
-    pub(crate) fn note_enough(&mut self, policy: &ScalingPolicy, sample: &Sample, terms: &Terms) {
-        let late = terms.is_late(policy, sample);
-        self.is_enough = sample.replicas.ready >= terms.need && (self.is_enough || !late);
     }
 
     /// Learns from late requests. While enough replicas were ready, late requests mean that more headroom is needed;

@@ -305,7 +305,7 @@ async fn a_folder_that_is_moved_away_and_back_stays_watched() {
 
 /// Objects that cannot be used, and the beginning of their problems without the file name.
 const BROKEN: [(&str, &str); 6] = [
-    ("kind: InferenceService\n", ":1:1: apiVersion: missing"),
+    ("kind: InferenceService\n", ":1:1: apiVersion: required field is missing"),
     ("}{", ":1:"),
     ("NAME", ":3:12: metadata.name: service name \"Not_A_Name\""),
     ("NAMESPACE", ":3:12: metadata.namespace: namespace \"Team_A\""),

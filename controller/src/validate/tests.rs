@@ -641,8 +641,8 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
     finds(
         &[],
         &container(elsewhere, ""),
-        "spec.predictor.storageUris[0].mountPath: not supported: a model is always mounted at /mnt/models: write that or \
-         nothing",
+        "spec.predictor.storageUris[0].mountPath: not supported: a model is always mounted at /mnt/models: omit \
+         mountPath or set it to that",
     );
 }
 

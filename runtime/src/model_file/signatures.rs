@@ -126,7 +126,7 @@ mod tests {
             (b"<?xml version='1.0'?><Error/>", "XML"),
             (b"{\"error\": 1}", "JSON"),
             (b"import torch", "a text"),
-            (b"\x01\x02\x03", "no format known"),
+            (b"\x01\x02\x03", "an unknown format"),
         ] {
             let text = advice(start, 4096).text();
             assert!(text.contains(what), "{what}: {text}");

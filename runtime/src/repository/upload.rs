@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn paths_that_do_not_name_a_file_are_refused() {
-        refused(&["file:"], "names no file");
+        refused(&["file:"], "does not name a file");
         refused(&["file:1/x", "1/x"], "given twice");
         refused(&["file:1", "file:1/model.pt"], "'1' is both a file and a directory");
         refused(&[&format!("file:1/{}", "x".repeat(256))], "256 bytes, at most 255");

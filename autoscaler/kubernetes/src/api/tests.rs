@@ -86,7 +86,7 @@ async fn unknown_objects_and_metrics_are_reported() {
     let cases = [
         (of(services, "digit", "weir_requests_per_second"), "did you mean \"digits\"?"),
         (of(services, "digits", "weir_requests_per_secon"), "did you mean weir_requests_per_second?"),
-        (of("services", "digits", "weir_requests_per_second"), "ask for pods or"),
+        (of("services", "digits", "weir_requests_per_second"), "use pods or"),
         ("/apis/custom.metrics.k8s.io/v1beta1".to_owned(), "have no path"),
     ];
     for (path, expected) in cases {

@@ -252,7 +252,7 @@ async fn a_model_whose_directory_is_emptied_serves_on() {
     let polled = polled(&folder).await;
     folder.rename("m/1", ".away");
     three_polls().await;
-    assert!(polled.index()[0].contains("holds no config.pbtxt, version or model.pt"));
+    assert!(polled.index()[0].contains("no longer holds config.pbtxt, a version or model.pt"));
     assert_eq!(polled.content(), "weights");
     folder.rename(".away", "m/1");
     polled.until(&["m 1 READY"]).await;

@@ -99,7 +99,11 @@ fn is_variable(input: &TensorConfig) -> bool {
 /// The first output of which all runs agree on dimensions other than the configured, in words.
 fn contradictory(source: &ModelSource, signature: &Signature, seen: &[Shapes]) -> Option<String> {
     let outputs = signature.outputs.iter().enumerate();
-    let mut configured = outputs.filter(|(_, output)| source.outputs.iter().any(|other| other.name == output.name));
+    let is_configured = |output: &TensorConfig| source.outputs.iter().any(|other| other.name == output.name);
+    // Clients of a model with variable inputs may send another rank, and then get another rank.
+    let varies = signature.inputs.iter().any(is_variable);
+    let states_a_size = |output: &TensorConfig| !varies || model_dims(output).iter().any(|dim| *dim >= 0);
+    let mut configured = outputs.filter(|(_, output)| is_configured(output) && states_a_size(output));
     configured.find_map(|(index, output)| {
         let shapes: Option<Vec<&[i64]>> = seen.iter().map(|shapes| shapes.get(index).map(Vec::as_slice)).collect();
         let (name, dims, shapes) = (&output.name, model_dims(output), shapes?);
