@@ -80,7 +80,7 @@ pub struct Canary {
     pub tag: Tag,
     /// Revision that the tag leads to.
     pub revision: RevisionName,
-    /// Share of the requests that the revision's ready replicas have.
+    /// The canary's share of the requests, and how far it has grown.
     pub progress: CanaryShare,
 }
 
@@ -148,7 +148,7 @@ impl History {
         }
     }
 
-    /// Gives each named canary the share of the requests that its ready replicas may have. `now` is in seconds since 1970.
+    /// Updates the share of each named canary to what its ready replicas can take. `now` is in seconds since 1970.
     #[must_use]
     pub fn with_canary_shares(mut self, validated: &Validated, snapshot: &Snapshot, now: u64) -> Self {
         let shares = self.canaries.iter().zip(&validated.canaries).map(|(canary, declared)| {
@@ -193,7 +193,7 @@ impl History {
         }
     }
 
-    /// Tells whether the manifest asks for other pods than the newest revisions have.
+    /// Returns true if the manifest describes other pods than the newest revisions have.
     #[must_use]
     pub fn is_behind(&self, validated: &Validated) -> bool {
         let differs = |revision: &RevisionName, variant: &Variant| {
@@ -231,7 +231,7 @@ impl History {
         record.is_some_and(|record| record.load != LoadState::Never)
     }
 
-    /// Reports whether a revision belongs to the rollout or to a canary.
+    /// Returns true if a revision belongs to the rollout or to a canary.
     #[must_use]
     pub fn is_in_use(&self, revision: &RevisionName) -> bool {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);

@@ -84,7 +84,7 @@ async fn an_unknown_field_hides_no_other_error_of_its_object() {
     for expected in ["minReplica", "a.yaml:7:", "a.yaml:8:", "maxReplicas"] {
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    // The misspelt field may be the one that is missing.
+    // The missing field may be the misspelt one, so it is not reported too.
     let text = manifest("a", "a").replace("storageUri", "storageURI");
     let found = problems(&[write(&folder, "a.yaml", &text)]);
     assert_eq!(found.lines().count(), 1, "{found}");

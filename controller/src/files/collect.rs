@@ -117,7 +117,8 @@ impl Collected {
     }
 }
 
-/// The service of a manifest; none of another kind. Files keep only services with valid names.
+/// Returns the service in a manifest; `None` if the manifest is of another kind. Manifests with invalid names were
+/// rejected before.
 pub(super) fn service(folder: &Path, manifest: &Manifest) -> Option<Service> {
     let Object::InferenceService(object) = &manifest.object else {
         return None;

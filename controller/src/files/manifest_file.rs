@@ -26,7 +26,7 @@ pub(super) struct ManifestFile {
     /// Objects without errors. While the text has errors, it also contains the objects of the previous version that the
     /// text no longer declares, because a broken file must not delete anything.
     pub(super) manifests: Vec<Manifest>,
-    /// The objects with errors in some fields, in which more errors may be found.
+    /// Objects whose invalid fields were left out; their other fields are still checked.
     pub(super) incomplete: Vec<Incomplete>,
     /// Every error in the text, one sentence each, with its position.
     pub(super) problems: Vec<String>,

@@ -167,7 +167,7 @@ impl ManifestSet {
     }
 }
 
-/// Errors of services that have errors in some fields, about the other fields: one look finds all.
+/// Validates the valid fields of services that also have invalid ones, so that one pass reports all errors.
 fn incomplete_errors(files: &BTreeMap<PathBuf, ManifestFile>, runtimes: &Runtimes, platform: &Platform) -> Vec<String> {
     let all = files.values().flat_map(|file| file.incomplete.iter().map(move |incomplete| (file, incomplete)));
     let each = all.filter_map(|(file, incomplete)| {
@@ -179,7 +179,8 @@ fn incomplete_errors(files: &BTreeMap<PathBuf, ManifestFile>, runtimes: &Runtime
     each.flatten().collect()
 }
 
-/// A file itself; of a directory its manifests, by name. Subdirectories hold other things: inputs, models.
+/// Returns `path` itself if it is a file, otherwise the manifests in this directory, sorted by name. Subdirectories are
+/// ignored, because they hold inputs and models.
 fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if path == Path::new(STDIN) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -20,14 +20,14 @@ pub(super) fn errors(manifest: &Manifest) -> Vec<String> {
     errors.map(|(field, message)| located(&manifest.spans, &field, &message)).collect()
 }
 
-/// The same of an object with errors in some fields, about the other fields.
+/// Returns the errors in the valid fields of an object that also has invalid ones.
 pub(super) fn errors_of_incomplete(incomplete: &Incomplete) -> Vec<String> {
     let errors = field_errors(&incomplete.manifest.object).into_iter();
     let sure = errors.filter(|(field, _)| !incomplete.is_unsure(field));
     sure.map(|(field, message)| located(&incomplete.manifest.spans, &field, &message)).collect()
 }
 
-/// Errors with their fields.
+/// Returns each error with the path of its field.
 fn field_errors(object: &Object) -> Vec<(String, String)> {
     match object {
         Object::InferenceService(service) => name_error(&service.metadata).into_iter().collect(),

@@ -19,7 +19,8 @@ pub struct WrittenHistory {
     #[serde(rename = "keptReplicas")]
     needed_replicas: u32,
     canaries: BTreeMap<String, u32>,
-    /// Shares of the canaries, by tag. Missing from versions of Weir in which a canary that serves had its whole share.
+    /// Shares of the canaries, by tag. Older versions of Weir did not store them: every canary received its whole
+    /// share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     canary_shares: BTreeMap<String, WrittenCanaryShare>,
     /// Revisions that have loaded since they came into use.
@@ -53,7 +54,7 @@ struct WrittenShare {
     target: u8,
 }
 
-/// Written form of [`CanaryShare`].
+/// JSON form of a [`CanaryShare`].
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenCanaryShare {
@@ -63,7 +64,7 @@ struct WrittenCanaryShare {
     needed_replicas: u32,
 }
 
-/// Written form of [`RuntimeRoll`].
+/// JSON form of a [`RuntimeRoll`].
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenRoll {
@@ -216,7 +217,8 @@ impl WrittenCanaryShare {
         Self { share: WrittenShare { percent: share.percent, target: share.target }, since, needed_replicas }
     }
 
-    /// The share, where none was written that of the manifest: the next step lowers it to that.
+    /// Returns the stored share. If none is stored, the share is 100 %, which the next step lowers to that of the
+    /// manifest.
     fn progress(written: Option<&Self>) -> CanaryShare {
         let Some(Self { share, since, needed_replicas }) = written.copied() else {
             return CanaryShare { share: CandidateShare { percent: 100, target: 100 }, ..CanaryShare::default() };

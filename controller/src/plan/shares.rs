@@ -6,8 +6,8 @@ use super::Share;
 use crate::history::History;
 use crate::validate::{LATEST, PREVIOUS, Validated};
 
-/// Shares of the revisions: canaries receive what their ready replicas may have, the candidate its share of the rest, and the
-/// stable revision the remainder.
+/// Returns the share of each revision: a canary receives what its ready replicas can take, the candidate its share of
+/// the rest, and the stable revision the remainder.
 pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
     let Some(stable) = &rollout.stable else {

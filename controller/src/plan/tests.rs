@@ -240,7 +240,7 @@ fn a_named_canary_whose_replicas_fail_gives_its_share_to_the_stable_revision() {
     assert_eq!(split(&again), [(1, 70), (2, 30)]);
 }
 
-/// By the rule of a candidate: all requests need four replicas.
+/// All requests need four replicas, so each ready replica adds a quarter, as for a candidate.
 #[test]
 fn a_named_canary_gets_a_share_for_each_replica_that_is_ready() {
     let mut world = World::default();

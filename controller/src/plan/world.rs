@@ -13,7 +13,7 @@ use crate::history::{History, RuntimeChange, revise};
 use crate::rollout::{Sample, Transition, step};
 use crate::validate::Validated;
 
-/// A cluster and a history, without clock and tasks.
+/// A cluster and a history for tests, without a clock or tasks.
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) ledger: Ledger,

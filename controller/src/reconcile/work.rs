@@ -127,14 +127,15 @@ impl Access {
         apply::apply(&*self.cluster, plan, observed, state).await
     }
 
-    /// Tells the gateways which revisions cannot start, and how programs ended.
+    /// Publishes to gateways which revisions cannot start, and how programs ended.
     async fn report_failures(&self, observed: &Observed, service: &ServiceName) -> Result<(), ControllerError> {
         let revisions = observed.snapshot.revisions_of(service);
         let reports: Vec<_> = revisions.map(|revision| FailureReport::of(revision)).collect();
         in_time("reporting failures", self.cluster.report_failures(&reports)).await
     }
 
-    /// Ends a service that is no longer declared, or leaves its objects to the next of its name.
+    /// Ends a service that is no longer declared. If the service was deleted with orphan propagation, its objects are
+    /// left in place.
     async fn remove(&self, service: &ServiceName, uid: Option<&str>) -> Result<(), ControllerError> {
         let propagation = self.source.propagation(service, uid);
         match in_time("reading how the service was deleted", propagation).await? {

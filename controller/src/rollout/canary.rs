@@ -1,4 +1,5 @@
-//! The share of a named canary, an entry of `spec.canary`: by the rule of a candidate's, as far as its ready replicas allow.
+//! Share of a named canary (an entry of `spec.canary`). The share grows with the ready replicas, by the rule that also
+//! applies to a candidate.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ pub struct CanaryShare {
     pub since: u64,
     /// Replicas that all requests of the service needed when the share began to grow.
     pub needed_replicas: u32,
-    /// Ready replicas that the share was given to. Observed by each controller, so not stored.
+    /// Ready replicas when the share was computed last. Each controller observes them itself, so they are not stored.
     pub ready_replicas: u32,
 }
 
@@ -31,31 +32,31 @@ pub(crate) struct CanaryEvidence {
     pub(crate) own: Capacity,
     /// Replicas of the stable revision.
     pub(crate) stable: Capacity,
-    /// Replicas that the requests which canaries do not get need.
+    /// Replicas needed for the requests that do not go to canaries.
     pub(crate) needed: u32,
-    /// Most replicas that the canary may have; unset: as many as it needs.
+    /// Maximum replicas of the canary; `None` means no maximum.
     pub(crate) most: Option<u32>,
 }
 
 /// Ability of a canary to answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CanaryService {
-    /// Has never had a ready replica.
+    /// No replica of the canary has ever been ready.
     NotLoaded,
-    /// The replicas fail, and none is ready.
+    /// The replicas fail, and none of them is ready.
     Failing,
-    /// Has had a ready replica.
+    /// A replica of the canary has been ready at least once.
     Loaded,
 }
 
 impl CanaryShare {
-    /// The share of a canary with a new revision, which gets requests as its replicas become ready.
+    /// Creates the share of a canary with a new revision. It starts at 0 % and grows as replicas become ready.
     #[must_use]
     pub fn new(now: u64) -> Self {
         Self { since: now, ..Self::default() }
     }
 
-    /// The share that the canary's replicas have now, where the manifest asks for `target` percent.
+    /// Returns the share for the canary's current replicas, at most `target` percent as in the manifest.
     #[must_use]
     pub(crate) fn next(self, target: u8, evidence: &CanaryEvidence, now: u64) -> Self {
         let is_new_target = self.share.target != target;
@@ -70,7 +71,7 @@ impl CanaryShare {
         }
     }
 
-    /// Replicas that all requests need, by what both revisions have now.
+    /// Returns the replicas that all requests need, estimated from the current replicas of both revisions.
     fn measured(self, evidence: &CanaryEvidence) -> u32 {
         whole(evidence.needed, evidence.own.desired, self.share.percent)
     }
@@ -80,9 +81,9 @@ impl CanaryShare {
         let before = self.share.percent.min(target);
         match evidence.service {
             CanaryService::NotLoaded | CanaryService::Failing => 0,
-            // The next request wakes it.
+            // The canary is scaled to zero; the next request starts a replica.
             CanaryService::Loaded if own.desired == 0 && own.ready == 0 => target,
-            // Another revision answers at once; without one, requests wait for either.
+            // The stable revision can answer at once. If it has no ready replica either, the share stays.
             CanaryService::Loaded if own.ready == 0 && evidence.stable.ready > 0 => 0,
             CanaryService::Loaded if own.ready == 0 => before,
             CanaryService::Loaded => {
@@ -93,11 +94,12 @@ impl CanaryShare {
         }
     }
 
-    /// The share of a canary with ready replicas. It grows as they become ready, and falls as they are lost.
+    /// Returns the share of a canary with ready replicas. The share grows as replicas become ready and shrinks when
+    /// replicas are lost.
     fn of_ready(self, before: u8, target: u8, evidence: &CanaryEvidence, waited: Duration) -> u8 {
         let own = evidence.own;
         let has_all = own.ready >= own.desired;
-        // No replica comes for which the rest of the share could wait.
+        // All desired replicas are ready, so waiting longer brings no further replica.
         if waited >= LONGEST_WAIT && has_all {
             return target;
         }
@@ -112,7 +114,7 @@ impl CanaryShare {
         kept.max(fair.min(target))
     }
 
-    /// The share of the replicas that are left after a loss: each keeps as many requests as it had.
+    /// Returns the share after a loss of replicas: each remaining replica keeps as many requests as before.
     fn of_those_left(self, percent: u8, ready: u32) -> u8 {
         if ready >= self.ready_replicas {
             return percent;
@@ -121,11 +123,12 @@ impl CanaryShare {
         u8::try_from(left).unwrap_or(percent)
     }
 
-    /// Fewest replicas of the canary for its whole share: while it grows, and then until the autoscaler has seen the requests.
+    /// Returns the minimum of the canary's replicas, enough for its whole share; `None` if there is none. The minimum
+    /// applies while the share grows, and then until the autoscaler has measured the additional requests.
     pub(crate) fn hold(self, now: u64) -> Option<u32> {
         let length = if self.share.is_reached() { SETTLED } else { LONGEST_WAIT };
         let replicas = part(self.needed_replicas, self.share.target);
-        // Until it loads, one replica shows whether it does.
+        // Before a first replica has been ready, one replica is enough to find out if the model loads.
         let has_loaded = self.ready_replicas > 0;
         let lasts = now < self.since.saturating_add(length.as_secs());
         (has_loaded && lasts && replicas > 0).then_some(replicas)

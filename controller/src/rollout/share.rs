@@ -43,8 +43,8 @@ pub(super) fn next_percent(rollout: &Rollout, candidate: &Candidate, evidence: &
     percent.max(fair.min(target))
 }
 
-/// The percentage that leaves the replicas of both revisions equally busy, where the stable revision has as many as it needs or
-/// fewer.
+/// Returns the share in percent that keeps the replicas of both revisions equally busy, if the stable revision does not
+/// have more replicas than it needs.
 pub(super) fn fair_percent(replicas: Replicas) -> u8 {
     let own = u64::from(replicas.candidate);
     let both = own + u64::from(replicas.stable);

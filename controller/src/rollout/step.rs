@@ -87,20 +87,22 @@ fn advance(
     }
 }
 
-/// Returns true if the candidate has a share and should have replicas, none is ready, and the stable revision answers.
+/// Returns true if the candidate cannot answer its share: it should have replicas and none is ready, while the stable
+/// revision has a ready replica.
 fn is_down(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence) -> bool {
     let own = evidence.capacity(Some(&candidate.revision));
     let stable = evidence.capacity(rollout.stable.as_ref());
     candidate.share.percent > 0 && own.desired > 0 && own.ready == 0 && stable.ready > 0
 }
 
-/// Gives the share of a candidate that is down to the stable revision until a replica is ready.
+/// Returns the candidate's share to the stable revision until one of the candidate's replicas is ready.
 fn give_back(rollout: &Rollout, candidate: &Candidate, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let moved = Transition::Shifted(candidate.revision.clone(), 0);
     (without_share(rollout, candidate, Stage::Waiting, evidence, now), Some(moved))
 }
 
-/// Begins a step: its share is the target, of which the candidate gets what its ready replicas may have.
+/// Begins a step. The step's percentage is the target; the candidate receives as much of it as its ready replicas can
+/// take.
 fn shift(
     rollout: &Rollout,
     candidate: &Candidate,

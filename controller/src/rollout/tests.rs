@@ -240,7 +240,7 @@ fn a_candidate_that_loses_its_replicas_gives_its_share_to_the_stable_revision() 
         assert_eq!(step(&back, &four(0), 900), (back.clone(), None));
         let (again, _) = step(&back, &four(4), 901);
         assert_eq!(again.percent(), shifted.percent());
-        // Asleep, or beside a stable revision that does not answer either.
+        // The candidate is scaled to zero, or the stable revision has no ready replica either.
         for others in [((4, 4), (0, 0)), ((0, 4), (0, 4))] {
             let evidence = Evidence { capacities: capacities(others.0, others.1), ..four(0) };
             assert_eq!(step(&shifted, &evidence, 101).0.percent(), shifted.percent(), "{others:?}");

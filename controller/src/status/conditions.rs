@@ -244,7 +244,7 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     })
 }
 
-/// The tag of a canary that does not serve, with the cause.
+/// Returns the tag of a canary that is not ready, with the cause if it failed; `None` if it serves.
 fn not_ready(inputs: &StatusInputs<'_>, canary: &Canary) -> Option<String> {
     let tag = canary.tag.as_str();
     match inputs.state(&canary.revision) {
@@ -254,7 +254,8 @@ fn not_ready(inputs: &StatusInputs<'_>, canary: &Canary) -> Option<String> {
     }
 }
 
-/// Tells that a canary which serves gets fewer requests than the manifest asks for, until more of its replicas are ready.
+/// Returns a message if a canary that serves receives fewer requests than the manifest asks for, until more of its
+/// replicas are ready.
 fn limited_share(inputs: &StatusInputs<'_>, canary: &Canary) -> Option<String> {
     let share = canary.progress.share;
     if share.is_reached() || not_ready(inputs, canary).is_some() {
@@ -320,7 +321,7 @@ fn waits(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     }
 }
 
-/// A candidate that gets no requests before it is ready, beside the revision that serves.
+/// Returns the condition for a candidate that receives no requests until it is ready, while the stable revision serves.
 fn waits_beside(inputs: &StatusInputs<'_>, stable: &RevisionName, candidate: &Candidate) -> Assessment {
     let waits = match room::wait(inputs, candidate) {
         Some(wait) if inputs.now < wait.deadline => assess(Unknown, "WaitingForRoom", wait.in_time()),

@@ -139,15 +139,15 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
     })
 }
 
-/// The latest failure of all replicas, those beside ready ones included, with the replica; else why there are none; else the last
-/// end of a program that was started again.
+/// Returns the latest failure of any replica, with the replica, even if other replicas are ready. If there is none,
+/// returns the revision's failure, and otherwise the last exit of a program that was restarted.
 fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
     let last = latest(revision, |replica| replica.failure.as_ref());
     let of_revision = revision.failure.as_ref().map(|failure| (failure, None));
     last.or(of_revision).or_else(|| latest(revision, |replica| replica.last_exit.as_ref()))
 }
 
-/// The latest failure of this kind, with its replica.
+/// Returns the latest of the failures that `failure` selects, with the replica.
 fn latest(revision: &Revision, failure: impl Fn(&Replica) -> Option<&Failure>) -> Option<(&Failure, Option<&Replica>)> {
     let counted = revision.replicas.iter().filter(|replica| replica.phase.is_counted());
     let failed = counted.filter_map(|replica| Some((failure(replica)?, replica)));

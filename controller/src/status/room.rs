@@ -1,24 +1,26 @@
-//! The wait of a candidate's first replica for room on a node.
+//! A candidate that waits for resources on a node.
 
 use super::{StatusInputs, time};
 use crate::rollout::Candidate;
 
-/// Longest wait for room that is no failure yet, in seconds: Kubernetes' default of `progressDeadlineSeconds`.
+/// Time in seconds after which a wait for resources counts as a failure: Kubernetes' default of
+/// `progressDeadlineSeconds`.
 const LONGEST: u64 = 600;
 
-/// The wait of a candidate for room.
+/// Wait of a candidate for resources on a node.
 pub(super) struct Wait<'a> {
     revision: &'a str,
-    /// Resources that no node, or a quota, has enough left of.
+    /// Resources of which no node has enough left, or whose quota is exhausted.
     resources: &'a str,
-    /// Sentence of the platform, with what to do.
+    /// The platform's message, including what to do.
     message: &'a str,
     since: u64,
     /// Time from which the wait counts as a failure, in seconds since 1970.
     pub(super) deadline: u64,
 }
 
-/// The wait of a candidate whose replicas all lack room; none where another cause keeps it from serving.
+/// Returns the wait of a candidate whose replicas all lack resources; `None` if something else keeps the candidate from
+/// serving.
 pub(super) fn wait<'a>(inputs: &'a StatusInputs<'_>, candidate: &'a Candidate) -> Option<Wait<'a>> {
     let revision = inputs.revision(&candidate.revision)?;
     let failure = revision.failure.as_ref()?;
@@ -34,12 +36,12 @@ pub(super) fn wait<'a>(inputs: &'a StatusInputs<'_>, candidate: &'a Candidate) -
 }
 
 impl Wait<'_> {
-    /// The sentence for conditions at this time, in seconds since 1970.
+    /// Returns the message for conditions; `now` is in seconds since 1970.
     pub(super) fn at(&self, now: u64) -> String {
         if now < self.deadline { self.in_time() } else { self.overdue() }
     }
 
-    /// The sentence before the deadline.
+    /// Returns the message for the time before the deadline.
     pub(super) fn in_time(&self) -> String {
         let Self { revision, resources, message, .. } = self;
         format!(
@@ -49,7 +51,7 @@ impl Wait<'_> {
         )
     }
 
-    /// The sentence after the deadline.
+    /// Returns the message for the time after the deadline.
     pub(super) fn overdue(&self) -> String {
         let Self { revision, resources, message, .. } = self;
         format!("{revision} failed to start: no room ({resources}) since {}: {message}", written(self.since))

@@ -491,7 +491,7 @@ fn the_last_exit_of_a_program_stands_in_the_last_failure() {
     world.revision(|revision| revision.replicas.push(Replica { last_exit: Some(exit.clone()), ..replica() }));
     let location = Some("digits-0".to_owned());
     assert_eq!(told(&world), ("it ended".to_owned(), Some(139), at(7), location.clone()));
-    // Started again, and not ready yet.
+    // The program was started again and is not ready yet.
     let now = Failure { at: Some(9), ..Failure::new(FailureReason::NotReady, "it is not ready") };
     world.revision(|revision| {
         revision.replicas[0].phase = Phase::Unready;
@@ -567,7 +567,8 @@ fn a_canary_with_too_few_replicas_says_how_many_requests_it_gets() {
     assert_eq!(told(&world), (ConditionStatus::Unknown, "InProgress".to_owned(), Some(message.to_owned()), 7));
 }
 
-/// Argo CD takes a false condition for a broken service, an unknown one for progress, and else needs `UpToDate`.
+/// Argo CD shows a false condition as a broken service and an unknown one as progress. Otherwise it requires
+/// `UpToDate`.
 #[test]
 fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
     let mut world = World::new(&model("a", &[]));

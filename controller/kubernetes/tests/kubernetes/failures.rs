@@ -1,4 +1,4 @@
-//! Failures of revisions, as the controller writes them for gateways.
+//! Tests of the failure annotations that the controller writes for gateways.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::world::{ANY, World};
 
-/// Longest wait for an annotation.
+/// Longest wait for a change of an annotation.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Waits until the annotation of the first revision's Service is so.
+/// Waits until the failure annotation of the first revision's Service satisfies `is_so`.
 async fn until(world: &World, what: &str, is_so: impl Fn(Option<&str>) -> bool) {
     let services: Api<Service> = Api::namespaced(world.client.clone(), &world.namespace);
     let wait = async {
@@ -37,7 +37,7 @@ async fn a_failure_is_written_for_gateways_until_a_replica_is_ready() {
     let controller = world.controller(ANY).await;
     world.serve("digits", "", json!({})).await;
     until(&world, "the failure", |text| text.is_some_and(|text| text.contains("exceeded quota"))).await;
-    // The next controller takes it back.
+    // After a restart, the controller removes the annotation.
     controller.kill().await;
     quotas.delete("none", &Default::default()).await.unwrap();
     let _next = world.controller(ANY).await;

@@ -7,7 +7,7 @@ fn capacity(ready: u32, desired: u32) -> Capacity {
     Capacity { ready, desired, placement: Placement::Complete }
 }
 
-/// A canary with these replicas, ready and desired, beside four of four stable ones.
+/// Evidence of a canary with these (ready, desired) replicas. All four replicas of the stable revision are ready.
 fn loaded(own: (u32, u32)) -> CanaryEvidence {
     CanaryEvidence {
         service: CanaryService::Loaded,
@@ -18,7 +18,7 @@ fn loaded(own: (u32, u32)) -> CanaryEvidence {
     }
 }
 
-/// A canary that has its whole share of 50 % with these replicas.
+/// A canary that receives its whole share of 50 %, with `ready` replicas.
 fn whole(ready: u32) -> CanaryShare {
     CanaryShare {
         share: CandidateShare { percent: 50, target: 50 },
@@ -47,9 +47,9 @@ fn a_canary_without_a_ready_replica_gives_its_share_to_the_stable_revision() {
         (CanaryEvidence { service: CanaryService::Failing, ..loaded((0, 2)) }, 0),
         (CanaryEvidence { service: CanaryService::NotLoaded, ..loaded((0, 2)) }, 0),
         (loaded((0, 2)), 0),
-        // Asleep: the next request wakes it.
+        // The canary is scaled to zero; the next request starts a replica.
         (loaded((0, 0)), 50),
-        // Nothing else answers either.
+        // The stable revision has no ready replica either.
         (CanaryEvidence { stable: capacity(0, 4), ..loaded((0, 2)) }, 50),
         (CanaryEvidence { service: CanaryService::Failing, stable: capacity(0, 4), ..loaded((0, 2)) }, 0),
     ] {
@@ -61,12 +61,12 @@ fn a_canary_without_a_ready_replica_gives_its_share_to_the_stable_revision() {
 
 #[test]
 fn replicas_that_are_left_after_a_loss_get_no_more_requests_than_before() {
-    // All requests need twelve replicas.
+    // All requests together need twelve replicas.
     let busy = |own| CanaryEvidence { stable: capacity(6, 6), needed: 6, ..loaded(own) };
     let before = CanaryShare { needed_replicas: 12, ..whole(6) };
     let lost = before.next(50, &busy((2, 6)), 20);
     assert_eq!(lost.share, CandidateShare { percent: 25, target: 50 });
-    // By the fair share of two of eight; of those that are left of six, it would be 16.
+    // The fair share of two of eight replicas is 25 %; two sixths of the former 50 % would be only 16 %.
     assert_eq!(lost.next(50, &busy((6, 6)), 30).share.percent, 50);
     let ended = before.next(50, &busy((2, 2)), 20);
     assert_eq!(ended.share.percent, 50, "the autoscaler found two enough");
@@ -114,7 +114,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// However evidence and manifest change.
+    /// The rules for a canary's share hold for every sequence of evidence and manifests.
     #[test]
     fn a_canarys_share_keeps_its_laws(steps in prop::collection::vec((0_u8..=100, evidences(), 0_u64..900), 1..20)) {
         let (mut canary, mut now) = (CanaryShare::new(0), 0);

@@ -45,14 +45,14 @@ fn times(probe: &Probe) -> Vec<Found> {
     found
 }
 
-/// A success threshold that Kubernetes refuses: only readiness may need several successes in a row.
+/// Rejects a success threshold that Kubernetes refuses: only readiness may require several consecutive successes.
 fn threshold(name: &str, probe: &Probe) -> Vec<Found> {
     let several = probe.success_threshold.filter(|threshold| *threshold > 1 && name != "readinessProbe");
     let found = several.map(|threshold| ("successThreshold", format!("{threshold} is not 1: {name} has no other")));
     found.into_iter().collect()
 }
 
-/// Ports that are none. Zero is that of a probe without one, which asks the port that serves.
+/// Rejects invalid port numbers. Zero means that the probe names no port and uses the serving port.
 fn ports_of(probe: &Probe) -> Vec<Found> {
     let get = probe.http_get.as_ref().map(|call| &call.port);
     let connect = probe.tcp_socket.as_ref().map(|call| &call.port);
