@@ -42,29 +42,29 @@ pub enum Object {
     },
 }
 
-/// Everything that a text holds.
+/// Objects and errors found in a text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The objects without errors.
+    /// Objects without any errors.
     pub manifests: Vec<Manifest>,
-    /// The objects with errors in some fields alone, without these fields.
+    /// Objects with errors in single fields, without those fields.
     pub incomplete: Vec<Incomplete>,
-    /// Every error, in the order of the text.
+    /// All errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// An object without its fields that have errors, in which further errors can be found.
+/// Object from which the invalid fields were removed, so that further errors can be found in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incomplete {
-    /// The object without these fields.
+    /// The object without its invalid fields.
     pub manifest: Manifest,
-    /// The fields that were left out, and those that they were probably meant to be.
+    /// Paths of the removed fields, and of the fields that misspelt ones were probably meant to be.
     left_out: Vec<String>,
 }
 
 impl Incomplete {
-    /// Returns true for a field about which the rest of the object says nothing: one that was left out, a field in it, or the
-    /// object that it was left out of.
+    /// Returns true if an error in this field may be a consequence of the removal: the field was removed, is inside a
+    /// removed field, or is the object that contained one.
     #[must_use]
     pub fn is_unsure(&self, field: &str) -> bool {
         let is_below = |below: &str, above: &str| {
@@ -74,7 +74,7 @@ impl Incomplete {
     }
 }
 
-/// The path of the object that a field is in.
+/// Returns the path of the object that contains a field.
 fn parent(field: &str) -> &str {
     field.rfind(['.', '[']).map_or("", |end| &field[..end])
 }
@@ -125,10 +125,10 @@ struct Reader<'text> {
     reading: Reading,
 }
 
-/// An object as far as it could be read.
+/// Result of reading one object.
 enum ReadObject {
     Valid(Object),
-    /// Without the fields that have errors.
+    /// The object without its invalid fields, and the paths of these.
     Incomplete(Object, Vec<String>),
 }
 
@@ -176,7 +176,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads an object of type `T`; `None` where its errors leave nothing to read.
+    /// Reads an object of type `T`; `None` if it cannot be read even without its invalid fields.
     fn typed<T: DeserializeOwned>(
         &mut self,
         node: &Node,
@@ -193,7 +193,7 @@ impl Reader<'_> {
             Ok(object) => Some(ReadObject::Incomplete(object, left_out)),
             // An object without its invalid fields may lack required ones.
             Err(_) if !is_sound => None,
-            // The schemas come from the types, so an error here is one that a schema cannot express.
+            // The schemas are derived from the types, so this error is one that a schema cannot express.
             Err(error) => {
                 self.diagnostics([(node.position, String::new(), Problem::Syntax(error.to_string()))]);
                 None
@@ -212,7 +212,7 @@ impl Reader<'_> {
     }
 }
 
-/// The field of a problem, and the one that was probably meant.
+/// Returns the field of a problem and, if it is misspelt, the field that was probably meant.
 fn left_out((_, field, problem): &Found) -> Vec<String> {
     let meant = match problem {
         Problem::UnknownField { nearest: Some(nearest) } if nearest.contains('.') => Some(nearest.clone()),

@@ -10,7 +10,8 @@ use crate::schema::{Fields, Schema, Schemas};
 use crate::spans::{field_path, item_path};
 use crate::yaml::{Content, Entry, Node, Scalar, Value};
 
-/// Converts an object to JSON, without its status and without the fields that violate the schema; also every violation.
+/// Converts an object to JSON, without its status and without the fields that violate the schema. Also returns every
+/// violation.
 pub(super) fn json(node: &Node, schema: &Schema) -> (Json, Vec<Found>) {
     let mut check = Check { schemas: Schemas::all(), around: Vec::new(), problems: Vec::new() };
     let mut json = check.value("", node, schema);
