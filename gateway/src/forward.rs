@@ -59,17 +59,17 @@ pub(crate) async fn forward(
     })
 }
 
-/// State of a replica that broke off its response to a batch, by which the batch's requests are sent again.
+/// State of a replica that broke off its response to a batch. The state decides if the batch's requests are retried.
 pub(crate) enum BatchReplica {
-    /// The replica runs on, or was removed: only the connection broke.
+    /// The replica still runs or was removed, and only the connection broke: the requests are retried.
     Runs,
-    /// The program was ended from outside, or in an unknown way: each request may be sent to one more replica.
+    /// The program was ended from outside, or for an unknown reason: each request may be sent to one more replica.
     Ended,
-    /// One of the requests may have ended the program: none of them is sent again.
+    /// One of the requests may have ended the program, so none is retried.
     Failed(GatewayError),
 }
 
-/// Finds out what became of the replica that broke off its response to a batch.
+/// Returns the state of the replica that broke off its response to a batch.
 pub(crate) async fn replica_of_batch(request: &ProxyRequest, error: &io::Error) -> BatchReplica {
     let broken = error.get_ref().and_then(|error| error.downcast_ref::<BrokenResponse>());
     let Some(broken) = broken else {
@@ -89,7 +89,7 @@ pub(crate) async fn replica_of_batch(request: &ProxyRequest, error: &io::Error) 
     }
 }
 
-/// Logs a request that ended with this error, if its verdict is that it failed.
+/// Logs the error that ended a request, if the request counts as failed.
 pub(crate) fn log_failed(queue: &RevisionQueue, error: &GatewayError, verdict: Verdict) {
     if verdict == Verdict::Failed {
         queue.log_failure(error.code().label(), error);

@@ -87,9 +87,9 @@ pub(crate) struct RevisionState {
     pub(crate) failure: Option<Failure>,
     /// Expected future of the replicas: [`Outlook::Fails`] if every replica backs off after at least two failed starts.
     pub(crate) outlook: Outlook,
-    /// Last end of a replica's program.
+    /// Last exit of a replica's program.
     pub(crate) last_exit: Option<Failure>,
-    /// The revision's replicas as the platform reports them, those included that take no requests.
+    /// All replicas of the revision that the platform reports, including those that receive no requests.
     pub(crate) reported: Vec<Replica>,
 }
 

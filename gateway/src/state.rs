@@ -200,7 +200,7 @@ fn revision_state(
     }
 }
 
-/// True if a replica in this phase may still answer requests that it has.
+/// Returns true if a replica in this phase may still answer its open requests.
 fn is_alive(phase: Phase) -> bool {
     match phase {
         Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => true,

@@ -35,9 +35,9 @@ pub(crate) struct Upstream {
     pub(crate) lost: CancellationToken,
     /// End of the upstream's program, if the platform reported one when the upstream left.
     end: OnceLock<Failure>,
-    /// Last end of a program at its addresses, as a platform reports it that does not count restarts.
+    /// Last exit of a program at this upstream's addresses, reported by a platform that does not count restarts.
     last_exit: watch::Sender<Option<Failure>>,
-    /// Requests that this gateway has at it.
+    /// Open requests of this gateway at the upstream.
     pub(crate) load: UpstreamLoad,
     /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
     capacity: AtomicU32,
@@ -153,7 +153,7 @@ impl Upstream {
         self.lost.cancel();
     }
 
-    /// Notes the last end of a program of this replica.
+    /// Records the last exit of this replica's program.
     pub(crate) fn note_exit(&self, replica: &Replica) {
         self.last_exit.send_if_modified(|last| {
             let is_other = *last != replica.last_exit;
@@ -164,18 +164,18 @@ impl Upstream {
         });
     }
 
-    /// The ends of its program that the platform reports from now on, for [`Self::ended`].
+    /// Returns a receiver of the program exits that the platform reports from now on, for [`Self::ended`].
     pub(crate) fn exits(&self) -> watch::Receiver<Option<Failure>> {
         self.last_exit.subscribe()
     }
 
-    /// Waits until it has left the cluster, or one of these ends of its program is reported. Returns the end if the platform says
-    /// how the program ended.
+    /// Waits until the upstream has left the cluster, or a program exit arrives at `exits`. Returns the exit if the
+    /// platform reported how the program ended.
     pub(crate) async fn ended(&self, mut exits: watch::Receiver<Option<Failure>>) -> Option<Failure> {
         tokio::select! {
             biased;
             () = self.lost.cancelled() => self.end.get().cloned(),
-            // The sender lives as long as this upstream.
+            // The sender is a field of this upstream, so `changed` does not fail.
             _ = exits.changed() => exits.borrow().clone(),
         }
     }

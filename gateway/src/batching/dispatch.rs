@@ -83,10 +83,10 @@ async fn exchange(
     }
 }
 
-/// Reads a response, whose bytes count until its clients have read theirs.
+/// Reads the response to a batch. The bytes count against the byte budget until the clients have read their responses.
 ///
 /// # Errors
-/// The response breaks off, or exceeds the byte budget.
+/// An I/O error when the response breaks off or exceeds the byte budget.
 async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> io::Result<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
     let permit = context.budget.permit();

@@ -43,9 +43,10 @@ pub(super) enum BatchOutcome {
     Late(BatchResponse),
     /// One entry may have made the batch fail, so each entry is retried alone.
     Alone,
-    /// The response broke off, and the replica runs on: each entry is retried alone.
+    /// The response broke off, but the replica still runs, so each entry is retried alone.
     Broken,
-    /// The replica's program was ended from outside, or in an unknown way: each entry is sent to one more replica, alone.
+    /// The replica's program was ended from outside, or for an unknown reason. Each entry is retried alone, at one more
+    /// replica.
     ReplicaEnded,
 }
 

@@ -9,9 +9,10 @@ use crate::clock::now;
 use crate::protocol::Protocol;
 use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
 
-/// Longest wait for the platform's report of how a program ended. A local platform has it within some milliseconds. A kubelet
-/// needs a second or two, the controller and the API server some tenths more. Without a report a request that ends programs would
-/// end another one, so the wait is long enough for most.
+/// Longest wait for the platform to report how a program ended. A local platform reports within milliseconds. On
+/// Kubernetes the kubelet needs a second or two, and the controller and the API server some tenths of a second more.
+/// Without a report, a request that crashes programs would be retried and crash another one, so the wait is long enough
+/// for most reports.
 pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An attempt that the replica or gateway with this name did not answer.
@@ -28,9 +29,9 @@ pub(super) struct LostAttempt {
 pub(super) enum ReplicaStatus {
     /// The program runs, as far as is known, and only the connection was lost.
     Runs,
-    /// The replica has left the cluster, as a pod that is deleted, and no end of its program was reported.
+    /// The replica has left the cluster, such as a deleted pod, and no exit of its program was reported.
     Removed,
-    /// The program ended, and the platform has not reported how in time.
+    /// The program ended, and the platform did not report in time how.
     Unreported,
     /// The program was ended from outside.
     Ended,
@@ -63,7 +64,7 @@ async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> Re
     if !is_gone && !upstream.refuses_connections(protocol).await {
         return ReplicaStatus::Runs;
     }
-    // Without a report in time its end is not known.
+    // If no report arrives in time, the cause of the exit is unknown.
     let ended = tokio::time::timeout(wait.time(now()), upstream.ended(exits)).await;
     match ended.ok().flatten() {
         Some(end) if end.may_be_caused_by_request() => ReplicaStatus::Failed(sentence(&end).into()),
@@ -73,13 +74,13 @@ async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> Re
     }
 }
 
-/// A sentence about the end of a program, with the exit status.
+/// Returns the message about a program's exit, with the exit status.
 fn sentence(end: &Failure) -> String {
     let message = &end.message;
     end.exit().map_or_else(|| message.to_string(), |exit| format!("{message} ({exit})"))
 }
 
-/// Bounds of the wait for a report.
+/// Limits of the wait for a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportWait {
     pub(super) longest: Duration,

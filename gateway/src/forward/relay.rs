@@ -47,7 +47,7 @@ pub(crate) enum RelayEnd {
     Gateway,
 }
 
-/// Error of a body whose replica broke it off.
+/// Error of a response body that the replica broke off.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub(crate) struct BrokenResponse {

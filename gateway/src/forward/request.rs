@@ -31,9 +31,9 @@ pub(crate) struct ProxyRequest {
     pub(crate) missed: Verdict,
     pub(super) activation: Duration,
     arrival: Arrival,
-    /// Replicas whose programs were ended from outside, or in an unknown way, while they had it in a batch.
+    /// Replicas that had the request in a batch when their programs were ended from outside or for an unknown reason.
     pub(super) ended: u32,
-    /// Arrival times of the other requests of its batch; `None` if it is no batch.
+    /// Arrival times of the other requests in the batch; `None` if this request is not a batch.
     others: Option<Arc<[Instant]>>,
     origin: Origin,
     pub(crate) method: Method,
@@ -131,12 +131,13 @@ impl ProxyRequest {
         self.arrival = Arrival::QueueTimeRecorded;
     }
 
-    /// Notes that the program of a replica ended that had its batch.
+    /// Counts a replica whose program ended while it had the request in a batch.
     pub(crate) fn count_ended_replica(&mut self) {
         self.ended = self.ended.saturating_add(1);
     }
 
-    /// The request of a batch that it belongs to, with these headers and times. The batch counts as a client's.
+    /// Creates the request that sends a whole batch, with these headers and times. Verdicts and limits treat it as a
+    /// client's request.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,

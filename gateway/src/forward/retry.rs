@@ -14,9 +14,9 @@ use crate::upstream::UpstreamErrorKind;
 /// Most retries after a replica was lost. A request that loses four replicas in a row is probably the cause.
 const MAX_RETRIES: u32 = 3;
 
-/// Most replicas whose programs are ended from outside, or in a way that is not reported in time, while they have a request that
-/// is sent again. People and nodes end programs, seldom twice around one request; so does the kernel for want of memory, which a
-/// request may cause and not every platform reports.
+/// Most replicas that a request may lose because their programs are ended from outside, or without a report in time,
+/// before it is no longer retried. Users and nodes end programs, but rarely twice during one request. The kernel also
+/// ends programs when memory runs out, which a request may cause and not every platform reports.
 const MAX_ENDED: u32 = 1;
 
 /// A request is not retried if the lost replica had it for longer than this. A batch that runs for a minute may be
@@ -66,7 +66,7 @@ pub(super) struct RetryState<'a> {
     can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
-    /// Replicas whose programs were ended from outside, or in an unknown way, while they had the request.
+    /// Replicas that had the request when their programs were ended from outside or for an unknown reason.
     ended: u32,
     refused: u32,
     handed_over: u32,
@@ -157,8 +157,8 @@ impl<'a> RetryState<'a> {
         }
     }
 
-    /// False if the request may be what ended a replica's program: after a crash, after a program was killed for hanging or for
-    /// its memory, and after a second one was ended from outside or in an unknown way.
+    /// Returns false if the request may have ended a replica's program: the program crashed or was killed because it
+    /// hung or ran out of memory, or a second program was ended from outside or for an unknown reason.
     fn may_outlive(&self, status: &ReplicaStatus) -> bool {
         match status {
             ReplicaStatus::Runs | ReplicaStatus::Removed => true,

@@ -21,7 +21,7 @@ pub(super) struct QueueState {
     pub(super) scale: Scale,
     pub(super) failure: Option<Failure>,
     pub(super) outlook: Outlook,
-    /// Last end of a replica's program that was not asked for.
+    /// Last unexpected exit of a replica's program.
     pub(super) last_exit: Option<Failure>,
     /// The last reported activity; `None` after a change.
     pub(super) reported: Option<Arc<Activity>>,
@@ -82,7 +82,7 @@ impl QueueState {
         }
     }
 
-    /// A failure with the last end of a replica's program.
+    /// Describes a failure, together with the last exit of a replica's program.
     fn cause(&self, failure: &Failure) -> String {
         let exit = failure.exit().map_or(String::new(), |exit| format!(" ({exit})"));
         format!("{}: {}{exit}", failure.reason.label(), failure.sentence(self.last_exit.as_ref()))

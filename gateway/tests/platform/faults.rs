@@ -70,7 +70,7 @@ struct Mortal {
     ends: CancellationToken,
     /// Cancelled once the port is closed.
     ended: CancellationToken,
-    /// Cancelled once it has a request that it does not answer.
+    /// Cancelled once the replica has received a request that it does not answer.
     holds: CancellationToken,
     address: std::net::SocketAddr,
 }
@@ -109,7 +109,7 @@ impl Mortal {
                 break;
             }
             if has("[1],[2]") {
-                // A batch, whose answer breaks off.
+                // Break off the response to a batch.
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{").await.unwrap();
                 self.ends.cancel();
                 break;
@@ -166,7 +166,7 @@ async fn poisoned(exit_code: i32) -> (crate::client::Answered, usize) {
     poisoned_by(|world, name, _| world.end(1, name, exit_code)).await
 }
 
-/// Sends a request that ends replicas, each of which this reports.
+/// Sends a request that ends replicas. `report` reports the end of each replica.
 async fn poisoned_by(report: impl Fn(&World, &'static str, std::net::SocketAddr)) -> (crate::client::Answered, usize) {
     let names = ["a", "b", "c", "d"];
     let (world, replicas) = mortals(&names).await;
@@ -211,7 +211,8 @@ async fn a_request_in_a_killed_replica_is_retried_once() {
     assert_eq!(ended, 2);
 }
 
-/// A platform that starts programs again at the same address, and reports later how they ended.
+/// Sends a request that ends replicas. The platform restarts each program at the same address, and later reports how
+/// the program ended.
 async fn poisoned_where_restarts_do_not_count(exit: Failure) -> (crate::client::Answered, usize) {
     poisoned_by(|world, name, address| world.report_exit(1, name, address, &exit)).await
 }
@@ -231,8 +232,8 @@ async fn an_end_that_is_reported_of_a_replica_that_stays_counts_as_well() {
     }
 }
 
-/// A batch that ends its replica within the answer, which the platform reports with this exit status; what its requests and
-/// the one beside them got, and how many requests another replica had.
+/// Sends a batch that ends its replica during the response, and one more request. The platform reports this exit
+/// status. Returns the responses of these requests, and the number of requests that another replica received.
 async fn broken_batch(exit_code: i32) -> (Vec<crate::client::Answered>, usize) {
     let world = World::new(1).await;
     let batching = Batching { max_size: 2, max_latency: Duration::from_secs(60) };
@@ -291,7 +292,7 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
     hangs.seen.until_busy(0).await;
 }
 
-/// No request ends a pod that is deleted, so that another one is deleted around the same request says nothing.
+/// A deleted pod was not ended by a request, so a request may be retried even if several pods are deleted in turn.
 #[tokio::test]
 async fn what_several_vanished_replicas_had_is_sent_on() {
     let world = World::new(1).await;

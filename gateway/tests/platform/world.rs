@@ -180,7 +180,7 @@ impl World {
         self.fake.put(&revision(number), replica).unwrap();
     }
 
-    /// Reports how the last program of a replica ended, which starts again at its address.
+    /// Reports how the last program of a replica ended; the program is started again at the same address.
     pub(crate) fn report_exit(&self, number: u32, name: &str, address: SocketAddr, exit: &Failure) {
         let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
         let replica = Replica {
