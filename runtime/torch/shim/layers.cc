@@ -47,14 +47,15 @@ void check_channels(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// The number of heads, by which the width of the input is divided.
+// Checks the number of attention heads, by which the width of the input is divided.
 void check_heads(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto heads = operands[operands.has("num_head") ? "num_head" : "num_heads"].toInt();
   TORCH_CHECK(heads > 0, schema.name(), ": Expected a number of heads above 0, not ", heads);
 }
 
-// The mask of each row and column of attention (type 0), or of the columns of each row of the batch (type 1).
+// Checks the shape of an attention mask. It masks pairs of row and column (type 0), or the columns of each row of the
+// batch (type 1).
 void check_mask(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto input = operands.tensor("self"), mask = operands.tensor("mask");
@@ -69,7 +70,7 @@ void check_mask(const FunctionSchema& schema, const Stack& stack) {
       schema.name(), ": a mask of shape ", mask.sizes(), " does not fit an input of shape ", input.sizes());
 }
 
-// The window of pooling, whose sizes are 32-bit integers in pooling of two dimensions.
+// Checks the window of a pooling operator, whose sizes libtorch stores as 32-bit integers for two dimensions.
 void check_window(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   for (const char* name : {"kernel_size", "stride", "padding", "dilation"}) {
@@ -80,7 +81,7 @@ void check_window(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// The sizes of a convolution's kernel, which its weights have too.
+// Checks that the kernel sizes of a convolution equal those of its weights.
 void check_kernel(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto weight = operands.tensor("weight");

@@ -1,4 +1,4 @@
-// Finds the operators that a method calls.
+// Finds the operators that a method may call.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>

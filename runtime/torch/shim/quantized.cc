@@ -1,4 +1,4 @@
-// Quantization: scales, ranges and packed weights of sizes that should fit.
+// Checks of quantization operators: sizes of scales, ranges and packed weights.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace {
 using c10::FunctionSchema;
 using torch::jit::Stack;
 
-// Scales and zero points of the groups of a weight of four bits.
+// Checks the scales and zero points of a 4-bit weight, one pair for each group.
 void check_groups(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto input = operands.tensor("self"), scales = operands.tensor("qScaleAndZeros");
@@ -24,12 +24,12 @@ void check_groups(const FunctionSchema& schema, const Stack& stack) {
       " groups of ", group, " among ", input.size(1), " columns");
 }
 
-// The running range of an observer, of all elements or of each channel.
+// Checks the running ranges of an observer: one for all elements, or one for each channel.
 void check_observer(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto input = operands.tensor("self");
   bool by_channel = operands["per_row_fake_quant"].toBool();
-  // Empty ranges of channels are made by the first call.
+  // The first call creates the ranges of channels if they are empty.
   if (input.numel() == 0 || (by_channel && operands.tensor("running_min").numel() == 0)) {
     return;
   }
@@ -40,7 +40,7 @@ void check_observer(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// The search for the best range, which goes through a number of bins.
+// Checks the search for the best range, which goes through a number of bins.
 void check_bins(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto input = operands.tensor("input");

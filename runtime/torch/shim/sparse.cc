@@ -1,4 +1,4 @@
-// Sparse tensors and views, beside what libtorch checks of them when it is asked to.
+// Checks of sparse tensors and views, in addition to the optional checks of libtorch.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -60,7 +60,7 @@ void check_rows(const FunctionSchema& schema, const Stack& stack) {
       schema.name(), ": rows should ascend from 0 to less than ", size);
 }
 
-// Diagonals of a matrix of that shape.
+// Checks the shape of a matrix that is built from diagonals.
 void check_diagonals(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   for (auto size : operands["shape"].toIntVector()) {
@@ -68,7 +68,7 @@ void check_diagonals(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// A view into the memory of another tensor: `as_strided` raises where that is too short.
+// Checks a view into the memory of another tensor: `as_strided` fails if that memory is too short.
 void check_view(const FunctionSchema& schema, const Stack& stack) {
   Operands operands{schema, stack};
   auto whole = operands.tensor("self");

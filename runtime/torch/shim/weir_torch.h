@@ -123,9 +123,9 @@ int32_t weir_module_convolves(const WeirModule* module);
 int32_t weir_module_names_cuda(const WeirModule* module);
 // Returns a WeirWrites, and a description of the first such write, which is valid as long as the module.
 int32_t weir_module_writes(const WeirModule* module, const char** where);
-// Returns the names of the operators that the method may call, such as aten::add. They live as long as the module.
+// Returns the names of the operators that the method may call, such as aten::add. The names live as long as the module.
 void weir_module_operators(const WeirModule* module, const char* const** names, size_t* count);
-// Returns 1 if the method asks whether it is in training, and it was saved so.
+// Returns 1 if the method reads its training flag, and the module was saved in training mode.
 int32_t weir_module_trains(const WeirModule* module);
 // Returns the bytes of the tensors among the module's attributes.
 WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error);

@@ -42,8 +42,8 @@ pub(crate) struct Verdict {
 const INSTEAD: &str = "a request with such values would end the server: let the model check its inputs, as by \
                        torch.isfinite; configure max_batch_size, inputs and outputs in config.pbtxt to have it batched";
 
-/// Tries a load in a child process. If the child ended while it tried batches, a second child tries the load without
-/// batches.
+/// Tries to load a model in a child process. If the child dies while it tries batches, a second child tries the load
+/// without batches.
 ///
 /// # Errors
 /// [`LoadError`] if the model cannot be served, or if the server is stopping.

@@ -136,7 +136,8 @@ fn whole(
     })
 }
 
-/// The signature that runs on inputs of other sizes show, and on other values where these may be tried.
+/// Returns the signature that runs with inputs of other sizes show. Runs with other values are included if batches may
+/// be tried.
 fn observed(
     search: &Search<'_>,
     trial: &Trial<'_>,
@@ -153,7 +154,7 @@ fn observed(
     Ok(signature)
 }
 
-/// A signature without any run, where the trials did not survive one.
+/// Returns a signature without running the model, for a model whose trials ended the child process.
 pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)

@@ -106,14 +106,14 @@ impl Module {
     /// Returns the qualified names of the operators that the method may call, such as `aten::add`.
     pub(crate) fn operators(&self) -> Vec<String> {
         let (mut first, mut count) = (ptr::null(), 0);
-        // SAFETY: the array and its texts live as long as the module; they are copied at once.
+        // SAFETY: the array and its strings live as long as the module, and are copied here.
         unsafe {
             ffi::weir_module_operators(self.raw, &mut first, &mut count);
             slice(first, count).iter().filter_map(|name| text(*name)).collect()
         }
     }
 
-    /// The arguments of `forward`, without `self`.
+    /// Returns the arguments of `forward`, without `self`.
     pub(crate) fn arguments(&self) -> &[Argument] {
         &self.arguments
     }

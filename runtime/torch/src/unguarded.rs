@@ -12,7 +12,7 @@ struct Unguarded {
     trusts: Trust,
 }
 
-/// The operands that an operator takes on trust.
+/// Kind of operands that an operator does not check.
 #[derive(Clone, Copy)]
 enum Trust {
     /// Tensors of a backward pass, which should have the sizes that the forward pass gave them.
@@ -28,7 +28,7 @@ enum Trust {
 }
 
 impl Trust {
-    /// The operands, in words that follow "it trusts".
+    /// Returns a description of the operands that completes the sentence "it trusts …".
     fn text(self) -> &'static str {
         match self {
             Self::Gradients => "the sizes and indices of a backward pass",
@@ -44,8 +44,8 @@ const fn unguarded(name: &'static str, trusts: Trust) -> Unguarded {
     Unguarded { name, trusts }
 }
 
-/// All of them. With operands of other sizes or values, each read or wrote beside memory or ended the process when
-/// `tests/sweep` tried it.
+/// All operators of libtorch with unchecked operands. In `tests/sweep`, operands of other sizes or values made each of
+/// them access memory out of bounds or end the process.
 const UNGUARDED: [Unguarded; 37] = [
     unguarded("aten::_cdist_backward", Trust::Gradients),
     unguarded("aten::_ctc_loss_backward", Trust::Gradients),

@@ -170,8 +170,8 @@ fn columns(source: &ModelSource, instance: &TorchInstance, found: &RunnableInput
     Some(columns.map(|(column, _)| column).collect())
 }
 
-/// Runs a batch of the row that many times, and checks that a response can be made of the answer. Returns the dimensions
-/// of each output, without rows.
+/// Runs a batch of `rows` copies of the row, and checks that the output can be turned into a response. Returns the
+/// dimensions of each output, without the batch dimension.
 fn run(
     source: &ModelSource,
     instance: &mut TorchInstance,
@@ -201,7 +201,7 @@ fn run(
     })
 }
 
-/// The dimensions that the model takes or returns, without batch dimension.
+/// Returns the dimensions that the model takes or returns, without the batch dimension.
 fn model_dims(config: &TensorConfig) -> &[i64] {
     config.reshape.as_ref().unwrap_or(&config.dims)
 }

@@ -1,4 +1,4 @@
-//! Runs of the samples of `model_warmup` in a child, before the server repeats them.
+//! Runs the samples of `model_warmup` in a child process before the server runs them.
 
 use std::time::Duration;
 

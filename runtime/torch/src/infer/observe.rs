@@ -62,8 +62,8 @@ pub(super) fn signature(
     Ok(Signature { inputs, outputs, max_batch_size: 0, tolerance: ShapeTolerance::None })
 }
 
-/// Makes the dimensions of the outputs variable that are others for other values of the inputs, as those of `bincount` or
-/// `one_hot`. The inputs of a GPU have no larger integers: an index out of range ends the use of the device.
+/// Marks output dimensions as variable if they change with the values of the inputs, as in `bincount` or `one_hot`.
+/// Larger integers are not tried on a GPU, where an out-of-range index makes the device unusable for the process.
 pub(super) fn mark_sizes_by_values(trial: &Trial<'_>, rows: &Rows, signature: &mut Signature) {
     let counts = trial.is_on_processor().then_some(Fill::Counts(LARGER_INTEGER));
     let fills = counts.into_iter().chain([Fill::Ones, Fill::Zeros, Fill::Hundreds, Fill::Negative]);
@@ -76,7 +76,8 @@ pub(super) fn mark_sizes_by_values(trial: &Trial<'_>, rows: &Rows, signature: &m
     }
 }
 
-/// Checks that a larger input has not become more rows, as by `x.view(-1, 784)`.
+/// Returns true if every output has one row for each input row. A larger input may have become more rows, as with
+/// `x.view(-1, 784)`.
 fn has_rows(seen: &[RunOutput], rows: &Rows) -> bool {
     match rows {
         Rows::None | Rows::Other(_) => true,

@@ -68,7 +68,8 @@ pub(crate) enum Fill {
     Negative,
 }
 
-/// Integer in place of those of 0 and 1, by which sizes may be larger: a number of classes, or the length of a sequence.
+/// Integer that replaces 0 and 1 in inputs, to detect outputs whose size depends on a value, such as a number of
+/// classes or a sequence length.
 pub(crate) const LARGER_INTEGER: i64 = 8;
 
 /// Size that replaces a variable dimension.
@@ -122,7 +123,7 @@ impl<'a> Trial<'a> {
         Trial { runner: self.runner, binding: self.binding.clone(), inputs, fill: self.fill, example: self.example }
     }
 
-    /// The same trial with generated elements.
+    /// Returns the same trial with generated elements.
     pub(crate) fn with(&self, fill: Fill) -> Trial<'_> {
         Trial { runner: self.runner, binding: self.binding.clone(), inputs: self.inputs, fill, example: None }
     }
@@ -132,7 +133,7 @@ impl<'a> Trial<'a> {
         self.runner.placement.is_processor()
     }
 
-    /// The inputs, with a size for each dimension.
+    /// Returns the inputs, in which every dimension has a size.
     pub(crate) fn inputs(&self) -> &[TensorConfig] {
         self.inputs
     }

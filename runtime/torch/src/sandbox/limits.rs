@@ -80,7 +80,7 @@ pub(crate) fn limited<T, E>(rows: usize, run: impl FnOnce() -> Result<T, E>) -> 
     done
 }
 
-/// Makes a run that ends a child by `SIGPROF` if it takes more processor time than that.
+/// Runs `run` in a child process. If it uses more CPU time than `time`, `SIGPROF` ends the process.
 pub(crate) fn limited_to<T>(time: Duration, run: impl FnOnce() -> T) -> T {
     if LONGEST_ROW.load(Ordering::Relaxed) == 0 {
         return run();
@@ -91,7 +91,7 @@ pub(crate) fn limited_to<T>(time: Duration, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The processor time of a run, by that of the longest row so far.
+/// Returns the CPU time limit of a run, derived from the longest row so far.
 fn longest_run(longest_row: Option<Duration>, rows: usize) -> Duration {
     match longest_row {
         None => BEFORE_ANY,

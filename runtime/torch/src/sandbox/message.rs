@@ -22,7 +22,7 @@ pub(crate) struct Request {
     pub(crate) doubt: Option<String>,
     /// The tensors of the source's example, which the JSON text of `source` leaves out.
     pub(crate) example: Option<Vec<TensorData>>,
-    /// The samples of the source.
+    /// Samples of the model's configuration.
     pub(crate) samples: Vec<SampleData>,
     pub(crate) scope: Scope,
 }
@@ -36,7 +36,7 @@ pub(crate) enum Scope {
     Samples,
 }
 
-/// A [`WarmUpSample`], as messages have it.
+/// A [`WarmUpSample`] in the form in which messages carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SampleData {
     name: String,
@@ -52,9 +52,9 @@ pub(crate) enum Stage {
     Inputs,
     /// The child runs rows beside other rows, including NaN and huge numbers.
     Batches,
-    /// The signature is known, and the sample of that index is run.
+    /// The signature is known, and the child runs the sample with this index.
     Sample(usize),
-    /// Runs before readiness are tried.
+    /// The child runs the batches that the server runs before the model is ready.
     WarmUp,
 }
 
@@ -179,7 +179,7 @@ impl Request {
         }
     }
 
-    /// The source with its example and its samples.
+    /// Returns the source, including its example and its samples.
     pub(crate) fn into_source(self) -> io::Result<ModelSource> {
         let tensors = self.example.map(|tensors| {
             let tensors = tensors.into_iter().map(TensorData::into_tensor);
@@ -292,7 +292,7 @@ impl Message for Report {
 /// Writes a message to the socket.
 ///
 /// # Errors
-/// An error if the other process is gone, or if a path in the message is not UTF-8.
+/// An I/O error when the other process is gone, or a path in the message is not UTF-8.
 pub(super) fn write<M: Message + Clone>(mut to: &UnixStream, message: &M) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut message = message.clone();
@@ -312,7 +312,7 @@ pub(super) fn write<M: Message + Clone>(mut to: &UnixStream, message: &M) -> io:
 /// Reads a message from the socket.
 ///
 /// # Errors
-/// An error if the other process is gone, has not written in time, or has written something else.
+/// An I/O error when the other process is gone, has not written in time, or has written an invalid message.
 pub(super) fn read<M: Message>(from: &UnixStream) -> io::Result<M> {
     let [text, bytes] = [length(from)?, length(from)?];
     let mut message: M = serde_json::from_slice(&take(from, text)?)?;

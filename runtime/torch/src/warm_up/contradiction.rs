@@ -1,8 +1,8 @@
-//! Configured dimensions of outputs that no answer of the model has.
+//! Finds configured output dimensions that no output of the model has.
 //!
-//! An output's dimension may depend on sizes and values of the inputs, and clients may send only those that give the
-//! configured one. A dimension therefore contradicts the configuration only if runs on other sizes and values all give
-//! one other number.
+//! An output's dimension may depend on sizes and values of the inputs, and clients may send only inputs that give the
+//! configured dimension. A dimension therefore contradicts the configuration only if runs with other sizes and values
+//! all give the same other number.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::infer::trial::{Fill, LARGER_INTEGER};
 use crate::instance::TorchInstance;
 use crate::stopwatch::process_time;
 
-/// Factors by which variable dimensions are made larger, the cheapest first. A window of pooling may hide the smaller
-/// ones.
+/// Factors by which variable dimensions are enlarged, the cheapest first. Small factors may have no effect on the
+/// output of a pooling window.
 const FACTORS: [i64; 4] = [2, 3, 8, 64];
 
-/// Runs on other sizes that have to agree.
+/// Minimum number of runs with other sizes that must agree.
 const LEAST_SIZES: usize = 2;
 
-/// Most elements of an input.
+/// Most elements of an input that is tried.
 const MOST_ELEMENTS: i64 = 4 << 20;
 
-/// Processor time after which no larger input is tried.
+/// CPU time after which no larger input is tried.
 const SEARCH: Duration = Duration::from_millis(200);
 
-/// The dimensions of each output of a run, without rows.
+/// Dimensions of each output of a run, without the batch dimension.
 type Shapes = Vec<Vec<i64>>;
 
-/// Finds an output whose configured dimensions contradict the model, and complains about it.
+/// Returns a complaint about an output whose configured dimensions contradict the model; `None` if there is none.
 pub(crate) fn find(source: &ModelSource, instance: &mut TorchInstance, found: &RunnableInput) -> Option<Complaints> {
     if source.outputs.is_empty() {
         return None;
@@ -68,14 +68,14 @@ pub(crate) fn find(source: &ModelSource, instance: &mut TorchInstance, found: &R
     Some(complaints)
 }
 
-/// The input with other values, by which sizes may be others. On a GPU an index out of range would end the use of the
-/// device.
+/// Returns copies of the input with other values, because output sizes may depend on values. `counts` is `None` on a
+/// GPU, where an out-of-range index makes the device unusable for the process.
 fn other_values(found: &RunnableInput, counts: Option<Fill>) -> Vec<RunnableInput> {
     let fills = [Fill::Ones, Fill::Zeros, Fill::Hundreds, Fill::Negative];
     fills.into_iter().chain(counts).map(|fill| RunnableInput { fill, ..found.clone() }).collect()
 }
 
-/// The input with its variable dimensions larger; `None` where it is too large to try.
+/// Returns the input with its variable dimensions enlarged; `None` if it is too large to try.
 fn larger(found: &RunnableInput, signature: &Signature, factor: i64) -> Option<RunnableInput> {
     let mut larger = found.clone();
     for (input, config) in larger.inputs.iter_mut().zip(&signature.inputs) {
@@ -96,7 +96,7 @@ fn is_variable(input: &TensorConfig) -> bool {
     model_dims(input).iter().any(|dim| *dim < 0)
 }
 
-/// The first output of which all runs agree on dimensions other than the configured, in words.
+/// Describes the first output whose dimensions are the same in all runs, but differ from the configured dimensions.
 fn contradictory(source: &ModelSource, signature: &Signature, seen: &[Shapes]) -> Option<String> {
     let outputs = signature.outputs.iter().enumerate();
     let is_configured = |output: &TensorConfig| source.outputs.iter().any(|other| other.name == output.name);
@@ -113,7 +113,8 @@ fn contradictory(source: &ModelSource, signature: &Signature, seen: &[Shapes]) -
     })
 }
 
-/// Checks whether all runs have one other rank, or one other size of a dimension that is configured.
+/// Returns true if all runs agree on another rank than the configured one, or on another size of a configured
+/// dimension.
 fn contradicts(configured: &[i64], shapes: &[&[i64]]) -> bool {
     let Some(first) = shapes.first() else {
         return false;
@@ -122,7 +123,7 @@ fn contradicts(configured: &[i64], shapes: &[&[i64]]) -> bool {
         return false;
     }
     if first.len() != configured.len() {
-        // A scalar is as good as one element.
+        // A scalar satisfies a configured shape of one element.
         return !(first.is_empty() && configured == [1]);
     }
     let one_other = |(axis, dim): (usize, &i64)| {

@@ -394,7 +394,7 @@ fn a_detector_has_torchvisions_detections() {
     assert!(near(&as_floats(&outputs[2]), &scores), "{:?}", outputs[2]);
 }
 
-/// Each method with the dimensions of its output: -1 where these depend on the values of the input.
+/// Each method is listed with its output dimensions; -1 marks a dimension that depends on input values.
 #[test]
 fn sizes_that_depend_on_values_are_variable() {
     for (method, expected) in [

@@ -83,7 +83,8 @@ fn a_sample_that_ends_its_process_fails_the_load_and_nothing_else() {
     assert!(error.to_string().contains(said), "{error}");
 }
 
-/// The second load of the same contents, under another name, needs no trial: it would be the same.
+/// The second load has the same contents under another name and reuses the verdict, because a trial would have the same
+/// result.
 #[test]
 fn a_verdict_is_kept_by_the_contents_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,7 +212,7 @@ fn a_configured_output_size_that_no_answer_has_is_refused_where_inputs_vary() {
         assert!(error.to_string().contains(said), "{error}");
         load(&ModelSource { warm_up_failures: WarmUpFailures::Allow, ..source });
     }
-    // Clients that send inputs of ten elements, or numbers below ten, get what the configuration says.
+    // With inputs of ten elements, or with numbers below ten, clients get what the configuration says.
     load(&one_input("identity", "x", &[-1], &[10]));
     load(&of("bincount", bags(&[-1], &[10])));
     load(&of("bincount", bags(&[6], &[10])));
