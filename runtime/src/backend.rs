@@ -26,7 +26,8 @@ pub trait Backend: Send + Sync {
     /// The file that a version directory must hold, such as `model.pt`; `None` if the backend needs no file.
     fn default_filename(&self) -> Option<&'static str>;
 
-    /// Loads the weights and learns the signature. Called off the reactor, because it may take long.
+    /// Loads the weights and determines the signature. The caller runs this outside the async reactor, because it may
+    /// take long.
     ///
     /// # Errors
     /// [`LoadError`] with a reason that names the file.
@@ -81,16 +82,16 @@ pub struct WarmUpInput {
     pub most_rows: usize,
 }
 
-/// A sample of `model_warmup`: a request that the configuration has the server run before the model is ready.
+/// Sample of `model_warmup`: a request from the configuration that the server runs before the model is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarmUpSample {
     /// Name of the sample in the configuration.
     pub name: String,
-    /// Names and contents of its inputs, with all rows.
+    /// Names and contents of the sample's inputs, with all rows.
     pub inputs: Vec<(String, RequestTensor)>,
 }
 
-/// Handling of a model whose configuration contradicts what it takes or returns (`--warm-up-failures`).
+/// Handling of a model whose warm-up shows that it contradicts its configuration (`--warm-up-failures`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarmUpFailures {
     /// The load fails, because every request would fail too.
@@ -104,12 +105,12 @@ pub enum WarmUpFailures {
 pub enum UnguardedOperators {
     /// Every operator is allowed.
     All,
-    /// The operators of these names, such as `aten::add`.
+    /// The operators with these names, such as `aten::add`.
     Only(Vec<String>),
 }
 
 impl UnguardedOperators {
-    /// Returns true if a model may call the operator of that name.
+    /// Returns true if a model may call the operator with this name.
     #[must_use]
     pub fn allow(&self, name: &str) -> bool {
         match self {
@@ -119,7 +120,7 @@ impl UnguardedOperators {
     }
 }
 
-/// A runner of batches, one at a time.
+/// Executor of a model, which runs one batch at a time.
 pub trait Instance: Send {
     /// Runs one batch.
     ///
@@ -191,7 +192,7 @@ pub enum Started {
 
 /// A batch that runs on a device. Any thread may wait for it; dropping it discards the answer.
 pub trait Pending: Send {
-    /// Waits for the device.
+    /// Waits until the device has finished the batch.
     ///
     /// # Errors
     /// [`ModelError`] fails the whole batch.
@@ -199,7 +200,7 @@ pub trait Pending: Send {
 }
 
 impl Started {
-    /// Waits for the device, unless the batch has already run.
+    /// Waits until the device has finished the batch, unless the batch has already run.
     ///
     /// # Errors
     /// [`ModelError`], as from [`Pending::finish`].
@@ -235,14 +236,14 @@ pub struct ModelSource {
     /// Inputs of a request that the model answers, if an example file has one. Not serialised.
     #[serde(skip)]
     pub example: Option<Vec<Tensor>>,
-    /// The samples of `model_warmup`. Serialised without them.
+    /// Samples of `model_warmup`. Not serialised.
     #[serde(skip)]
     pub samples: Vec<WarmUpSample>,
-    /// The padding buckets of the configuration, ascending; empty where requests are not padded.
+    /// Padding buckets of the configuration, ascending; empty if requests are not padded.
     pub buckets: Vec<usize>,
     /// Handling of a configuration that contradicts the model.
     pub warm_up_failures: WarmUpFailures,
-    /// Operators that it may call although their operands are not checked.
+    /// Operators that the model may call although their operands are not checked.
     pub unguarded_operators: UnguardedOperators,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct LaunchOptions {
     pub warm_up_failures: WarmUpFailures,
     /// Operators that models may call although their operands are not checked.
     pub unguarded_operators: UnguardedOperators,
-    /// The example of the only model (`--example`).
+    /// Example file of the only model (`--example`).
     pub example: Option<PathBuf>,
 }
 
@@ -210,7 +210,7 @@ impl Launch for Launcher {
 }
 
 impl InUse {
-    /// Registers a use of a version.
+    /// Registers the use of a version by a request.
     ///
     /// # Errors
     /// [`Retired`] if the version is being retired; the repository already has its successor, or none.

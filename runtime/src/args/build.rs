@@ -27,7 +27,7 @@ use crate::settings::trace::TraceSettings;
 /// Builds a [`Config`] from the flags.
 ///
 /// # Errors
-/// Every error in the flags, one sentence each.
+/// All errors in the flags, one sentence each.
 pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let Args { models, device: DeviceArgs { device }, http, grpc, limits, logs } = args;
     let mut errors = given.refused;

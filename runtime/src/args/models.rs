@@ -99,7 +99,7 @@ pub(super) struct BackendSetting {
     pub(super) value: String,
 }
 
-/// The value of `--allow-unguarded-operators` that stands for all operators.
+/// Value of `--allow-unguarded-operators` that allows all operators.
 pub(super) const ALL_OPERATORS: &str = "all";
 
 fn operator(text: &str) -> Result<String, String> {

@@ -48,7 +48,7 @@ pub(super) fn job(sample: &WarmUpSample, interface: &Interface) -> Result<Job, L
     Ok(accepted.job)
 }
 
-/// Makes the batch by which a sample runs, without padding.
+/// Makes the batch that runs a sample, without padding.
 ///
 /// # Errors
 /// [`LoadError::Warmup`] if the sample does not fit the signature.
