@@ -35,7 +35,7 @@ pub trait Apply: Send + Sync {
         Ok(())
     }
 
-    /// Stops looking after a service, whose objects stay and serve on.
+    /// Stops managing a service. The service's objects stay, and its replicas keep serving.
     ///
     /// # Errors
     /// [`ClusterError::Denied`] when the cluster does not allow the change now, [`ClusterError::Unavailable`] when it

@@ -26,7 +26,7 @@ pub type Revisions = BTreeMap<RevisionName, Arc<Revision>>;
 /// One consistent state of the cluster. Clones share the data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Increases with every change, within the process that made the snapshot.
+    /// Number that increases with every change, within the process that made the snapshot.
     pub generation: u64,
     /// Routes of all services. They have a generation of their own, which gateways report back.
     pub routes: Arc<Routes>,

@@ -157,7 +157,7 @@ impl WrittenObjects {
 }
 
 impl Drift {
-    /// Notes the objects written for a service and ends the write; None when the service was forgotten.
+    /// Records the objects written for a service and ends the write; `objects` is `None` if the service was forgotten.
     pub(crate) fn wrote(&mut self, service: &ServiceName, objects: Option<WrittenObjects>) {
         let known = self.services.entry(service.clone()).or_default();
         known.written = objects.unwrap_or_default().0;
@@ -165,7 +165,7 @@ impl Drift {
         self.update_drifted(service);
     }
 
-    /// Notes an object's present state, as a watch shows it.
+    /// Records an object's present state, as a watch shows it.
     pub(crate) fn see<K: ManagedObject>(&mut self, object: &K) {
         for service in self.affected_services(object) {
             self.record(&service, object);
@@ -173,8 +173,8 @@ impl Drift {
         }
     }
 
-    /// Notes an object as the API server answered a write; returns its state. The service's drift is judged when the
-    /// write ends.
+    /// Records an object as the API server returned it after a write, and returns the object's state. The service's
+    /// drift is judged when the write ends.
     pub(crate) fn note<K: ManagedObject>(&mut self, service: &ServiceName, object: &K) -> ObjectState {
         for other in self.affected_services(object) {
             if other != *service {
@@ -185,7 +185,7 @@ impl Drift {
         self.record(service, object)
     }
 
-    /// Notes that an object was deleted; `object` is its last state.
+    /// Records that an object was deleted; `object` is its last state.
     pub(crate) fn miss<K: ManagedObject>(&mut self, object: &K) {
         for service in self.affected_services(object) {
             let gone = LatestState::Gone(generation(object));
@@ -200,7 +200,7 @@ impl Drift {
         &self.drifted
     }
 
-    /// Notes that a write of a service begins; [`Self::wrote`] ends it.
+    /// Records that a write of a service begins; [`Self::wrote`] ends it.
     pub(crate) fn begin(&mut self, service: &ServiceName) {
         let known = self.services.entry(service.clone()).or_default();
         known.writing = Writing::UnderWay;
@@ -250,7 +250,7 @@ impl Drift {
 }
 
 impl Known {
-    /// Notes an object's newest state. Answers and watch events may arrive in any order.
+    /// Records an object's newest state. API responses and watch events may arrive in any order.
     fn see(&mut self, kind: Kind, name: &str, seen: LatestState) {
         let before = get(&self.seen, kind, name);
         if before.is_none_or(|before| before.version() <= seen.version()) {

@@ -101,7 +101,7 @@ impl Kubernetes {
         *self.services.lock() = Some(services);
     }
 
-    /// Notes the objects written for a service, so that later changes by others are detected as drift.
+    /// Records the objects written for a service, so that later changes by other clients are detected as drift.
     pub(crate) async fn wrote(&self, service: &ServiceName, objects: Option<WrittenObjects>) {
         self.drift.lock().wrote(service, objects);
         // The channel is closed only when the watch task has ended, and then no reader is left.
@@ -114,7 +114,7 @@ impl Kubernetes {
         let _ = self.writes.send(Change::Scaled(replicas)).await;
     }
 
-    /// Watches the gateways that accept requests, whose reports are to be followed.
+    /// Watches the gateways that accept requests. The caller follows their reports.
     #[must_use]
     pub fn gateways(&self) -> watch::Receiver<Arc<[Gateway]>> {
         self.gateways.clone()

@@ -236,7 +236,8 @@ impl Observed {
         }
     }
 
-    /// Notes an object that others may have changed. A gateway applies no objects, so it has nothing to compare with.
+    /// Records an object for drift detection, because another client may have changed it. A gateway applies no objects,
+    /// so it has nothing to compare with.
     fn see<K: ManagedObject>(&self, event: &Event<K>) {
         if self.scope == WatchScope::Gateway {
             return;

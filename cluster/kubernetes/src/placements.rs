@@ -61,7 +61,7 @@ impl Placement {
 }
 
 impl Placements {
-    /// Notes a replica's placement; None once the replica is gone.
+    /// Records a replica's placement; `None` once the replica is gone.
     pub(crate) fn set(&mut self, revision: &RevisionName, pod: &Arc<str>, placement: Option<Placement>) {
         match placement {
             Some(placement) => {

@@ -25,7 +25,7 @@ pub struct Revision {
     /// Number of GPUs per replica, where a part of a GPU such as a MIG slice counts as one; 0 if the platform does not
     /// count them.
     pub gpus: u32,
-    /// Call by which a replica is found ready.
+    /// Call that shows whether a replica is ready.
     pub ready_call: ReadyCall,
     /// Fields of the pod template that have no effect on this platform, for a condition.
     pub ignored_fields: Vec<&'static str>,

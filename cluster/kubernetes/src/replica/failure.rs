@@ -151,7 +151,7 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let ended = now.or(before).map(|ended| (ended, container));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
-        // The container has been started again; its last end is reported until it is ready.
+        // The container has been started again; its last exit is reported until it is ready.
         (None, Some(ended)) => Some(ended_with(status, ended, kind, ended_reason(status))),
         (None, None) => None,
     }
@@ -200,7 +200,7 @@ pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> 
     Some(ended_with(status, (ended, container), Kind::Serving, reason))
 }
 
-/// Reports a container that the kubelet could not start, or starts no more for now.
+/// Reports a container that the kubelet could not start, or whose next start it delays.
 fn waits(
     pod: &Pod,
     status: &ContainerStatus,
