@@ -65,11 +65,11 @@ pub struct RevisionRecord {
 /// Readiness of a revision since it last came into use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadState {
-    /// Has had no ready replica since it came into use.
+    /// No replica has been ready since the revision came into use.
     Never,
-    /// Has had a ready replica since it came into use, and has none now.
+    /// A replica has been ready since the revision came into use, but none is ready now.
     Once,
-    /// Has a ready replica now.
+    /// A replica is ready now.
     Now,
 }
 
@@ -92,7 +92,7 @@ impl History {
         let mut records = std::mem::take(&mut self.records);
         for record in &mut records {
             let revision = snapshot.revision(&record.revision);
-            // A revision of the same name with another identity belongs to a deleted service, and is about to go.
+            // A revision of the same name with another identity belongs to a deleted service, and is being removed.
             let revision = revision.filter(|revision| revision.identity == record.identity);
             let desired = revision.map(|revision| revision.desired);
             record.desired_replicas = desired.unwrap_or(record.desired_replicas);

@@ -14,7 +14,7 @@ const ORPHAN: &str = "orphan";
 pub(crate) struct Orphans(BTreeMap<ServiceName, String>);
 
 impl Orphans {
-    /// Notes an object as a watch shows it.
+    /// Records an object as a watch shows it.
     pub(crate) fn see(&mut self, object: &DynamicObject) {
         let is_deleted = object.metadata.deletion_timestamp.is_some();
         let mut finalizers = object.finalizers().iter();

@@ -51,7 +51,7 @@ impl Statuses {
         seen.map(WatchedStatus::read).unwrap_or_default()
     }
 
-    /// Notes a status as a watch shows it; None for a deleted service.
+    /// Records a status as a watch shows it; `None` for a deleted service.
     pub(crate) fn see(&mut self, service: ServiceName, status: Option<WatchedStatus>) {
         match status {
             Some(status) => {
@@ -65,7 +65,7 @@ impl Statuses {
         self.update_overwritten(&service);
     }
 
-    /// Notes a written status as the API server answered.
+    /// Records a written status as the API server returned it.
     pub(crate) fn wrote(&mut self, service: &ServiceName, status: &WatchedStatus) {
         let written = WrittenStatus { version: status.version, digest: digest(&status.read()) };
         self.written.insert(service.clone(), written);

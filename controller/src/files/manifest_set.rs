@@ -26,7 +26,7 @@ use crate::validate::{Platform, validate};
 /// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];
 
-/// Extension that other files have too: exported models often come with JSON settings and vocabularies.
+/// Extension that not only manifests have: exported models often come with settings and vocabularies in JSON.
 const JSON: &str = "json";
 
 /// Bytes at the start of a JSON file that are searched for the fields of a manifest; kubectl writes those first.

@@ -39,7 +39,7 @@ struct WrittenCandidate {
     revision: u32,
     stage: WrittenStage,
     since: u64,
-    /// Unset in versions of Weir in which a candidate got the whole share of its stage at once.
+    /// Absent from histories of older versions of Weir, in which a candidate got the whole share of its stage at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<WrittenShare>,
     /// True if the candidate's replicas do not fit the cluster together with those of the stable revision.
