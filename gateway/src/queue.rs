@@ -58,7 +58,7 @@ pub(crate) enum Scale {
     Gone,
 }
 
-/// Answer to the question whether a revision would serve a request.
+/// Result of checking whether a revision would serve a request.
 pub(crate) enum Readiness {
     /// This replica takes requests; other replicas may too.
     Serving(Arc<Upstream>),

@@ -33,7 +33,7 @@ pub(crate) struct Upstream {
     grpc: http2::GrpcChannel,
     /// Cancelled when the upstream has left the cluster, so that its open requests will not be answered.
     pub(crate) lost: CancellationToken,
-    /// End of the upstream's program, if the platform reported one when the upstream left.
+    /// Exit of the upstream's program, if the platform reported one when the upstream left.
     end: OnceLock<Failure>,
     /// Last exit of a program at this upstream's addresses, reported by a platform that does not count restarts.
     last_exit: watch::Sender<Option<Failure>>,

@@ -63,7 +63,7 @@ async fn load(address: std::net::SocketAddr, worker: usize, stop: Arc<AtomicBool
     }
 }
 
-/// A replica that a request with the body `poison` ends as in a crash, with all its connections.
+/// Replica whose program ends, with all its connections, when it receives a request with the body `poison`.
 struct Mortal {
     answered: AtomicUsize,
     /// Cancelled by the request that ends the replica.
