@@ -124,7 +124,7 @@ fn covers(found: Stretch, other: Stretch) -> bool {
     }
 }
 
-/// Makes the dimensions variable in which the inputs may be larger.
+/// Marks the dimensions as variable in which the inputs may be larger.
 fn open(inputs: &mut [TensorConfig], stretched: &[Stretch], rows: &Rows) {
     for (index, input) in inputs.iter_mut().enumerate() {
         // A row of strings is always one string, and a row without dimensions has nothing to vary.
@@ -154,7 +154,7 @@ fn check_names(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// Makes the last dimensions of concatenated inputs variable, because only their sum is known.
+/// Marks the last dimensions of concatenated inputs as variable, because only their sum is known.
 fn open_parts(inputs: &mut [TensorConfig], parts: &[usize]) {
     if parts.len() < 2 {
         return;

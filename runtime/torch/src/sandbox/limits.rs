@@ -80,7 +80,8 @@ pub(crate) fn limited<T, E>(rows: usize, run: impl FnOnce() -> Result<T, E>) -> 
     done
 }
 
-/// Runs `run` in a child process. If it uses more CPU time than `time`, `SIGPROF` ends the process.
+/// Calls `run`. In a child process, a run that takes more than `time` of CPU time per thread ends the process with
+/// `SIGPROF`.
 pub(crate) fn limited_to<T>(time: Duration, run: impl FnOnce() -> T) -> T {
     if LONGEST_ROW.load(Ordering::Relaxed) == 0 {
         return run();
