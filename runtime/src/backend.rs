@@ -48,13 +48,14 @@ pub trait Model: Send + Sync {
     /// [`LoadError`] if the device has no room for another instance.
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
 
-    /// The runs to make before readiness, so that the first requests do not pay for the model's slow first runs.
+    /// Returns the runs to make before readiness, so that the first requests do not pay for the model's slow first
+    /// runs.
     fn warm_up(&self) -> WarmUp {
         WarmUp::Needless
     }
 
-    /// The reason why the model is served with less than its configuration allows, for the repository index; `None` if
-    /// it is served in full.
+    /// Returns the reason why the model is served with less than its configuration allows, for the repository index;
+    /// `None` if it is served in full.
     fn limitation(&self) -> Option<&str> {
         None
     }
@@ -175,18 +176,18 @@ pub enum Affinity {
 /// Number of batches that an instance holds at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// One: running it keeps the calling thread busy.
+    /// One batch: running it keeps the calling thread busy.
     None,
-    /// Two: while the answer of the first is handed out, the inputs of the second are copied to the device, which
-    /// starts it without waiting for this process.
+    /// Two batches: while the output of the first is returned, the inputs of the second are copied to the device, which
+    /// starts the second batch without waiting for this process.
     OneAhead,
 }
 
 /// A batch whose run has started.
 pub enum Started {
-    /// The batch has run; here is its answer.
+    /// The batch has run, with this output.
     Done(BatchOutput),
-    /// The batch is queued on a device; the answer comes later.
+    /// The batch is queued on a device, and the output comes later.
     Pending(Box<dyn Pending>),
 }
 
