@@ -38,8 +38,8 @@ def row(server: Server, model: str) -> dict:
     return next(row for row in rows if row["name"] == model)
 
 
-@pytest.mark.parametrize("model, said", [("spectral", "SIGABRT"), ("newton", "a run that did not end")])
-def test_a_load_that_ends_or_hangs_its_trial_harms_no_other_model(start, repository, model: str, said: str) -> None:
+@pytest.mark.parametrize("model, cause", [("spectral", "SIGABRT"), ("newton", "a run that did not end")])
+def test_a_load_that_ends_or_hangs_its_trial_harms_no_other_model(start, repository, model: str, cause: str) -> None:
     server = start([repository], EXPLICIT, "--load-model=nobatch")
     process, ended, failed = server.process.pid, threading.Event(), []
 
