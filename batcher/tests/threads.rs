@@ -91,6 +91,11 @@ fn batcher(policy: Policy) -> (Batcher<Job, usize>, Arc<Counts>) {
     (Batcher::new(policy, Arc::clone(&counts) as _), counts)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the tests measure real threads")]
+fn now() -> std::time::Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn each_of_many_submitters_gets_its_own_answer() {
     let (batcher, counts) = batcher(Policy::new(8));
@@ -228,7 +233,7 @@ async fn items_expire_while_the_only_device_is_busy() {
     let mut worker = batcher.worker();
     let soon = Duration::from_millis(5);
     let one = || Job { number: 0, weight: 1, group: 0 };
-    let deadline = Some(tokio::time::Instant::now().into_std() + soon);
+    let deadline = Some(now() + soon);
     let running = batcher.submit(one(), Terms { deadline, ..Terms::default() });
     let work = worker.pull().expect("is due");
     let timed = Terms { timeout: Some(soon), ..Terms::default() };
@@ -283,7 +288,7 @@ fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let mut worker = batcher.worker();
     let ticket = batcher.submit(job(0), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
-    let free_at = tokio::time::Instant::now().into_std() + span;
+    let free_at = now() + span;
     let work = worker.pull_ahead(free_at, prepare).expect("is due");
     assert!(work.started() >= free_at - prepare);
     work.answer(vec![0]);

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(held.lead(ended, &stop).await, LeaseEnd::Stopped);
         let lose = async {
             lost.cancel();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         assert_eq!(held.lead(lose, &CancellationToken::new()).await, LeaseEnd::Lost);
     }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use weir_batcher::{Assembler, Batch, Id, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
 
 /// Start of the simulated time, which can be any moment.
+#[expect(clippy::disallowed_methods, reason = "the simulated time needs a first moment")]
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
 
 /// Returns the point in time at this span, or number of milliseconds, after the start.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use weir_batcher::{Assembler, Batch, Id, Item, Next, Policy, SubmitError, Terms};
 
 /// Start of the simulated time, which can be any moment.
+#[expect(clippy::disallowed_methods, reason = "the simulated time needs a first moment")]
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
 
 pub(crate) fn at(ms: u64) -> Instant {
