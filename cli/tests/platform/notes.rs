@@ -85,9 +85,10 @@ fn the_stage_of_a_rollout_survives_a_restart() {
     };
     wait_until("the note", || noted(&fixture), || fixture.weir.output());
     fixture.restart();
+    // The share of the second revision is zero until its new replica is ready.
+    wait_until("the note after the restart", || noted(&fixture), || status(&fixture.weir, &[]));
     fixture.wait_for_traffic(2, 30);
     fixture.wait_for_traffic(1, 70);
-    assert!(noted(&fixture), "{}", status(&fixture.weir, &[]));
     // The first revision runs although no manifest contains it any more.
     let mut http = HttpClient::new(fixture.weir.serving);
     let pinned = http.infer(&[("weir-revision", "echo-predictor-00001")]);

@@ -64,7 +64,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
     /// Operators that models may call although the server does not check their operands, so that a request may end the
-    /// process or read and write beside memory: names separated by commas, or all. Repeatable
+    /// process or read and write memory out of bounds: names separated by commas, or all. Repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
     pub(super) allow_unguarded_operators: Vec<String>,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
