@@ -51,6 +51,8 @@ pub(crate) struct LaunchSpec {
     pub(crate) probe: Probe,
     /// The probe that detects a hung replica; `None` if the replica has no liveness probe.
     pub(crate) liveness: Option<Probe>,
+    /// The probe that must succeed once before the others run; `None` if the pod has none.
+    pub(crate) startup: Option<Probe>,
     /// Fields of the pod that have no effect on a process.
     pub(crate) ignored_fields: Vec<&'static str>,
     /// Time from leaving the snapshot to SIGTERM.
@@ -133,6 +135,7 @@ impl LaunchSpec {
             server: program.server(),
             probe: Probe::of(container, program.server())?,
             liveness: Probe::liveness(container, program.server()),
+            startup: Probe::startup(container),
             ignored_fields: pod::ignored_fields(pod, container, options.gpu),
             pre_stop_delay: pod::pre_stop_delay(container).unwrap_or(PRE_STOP_DELAY),
             grace: pod::grace(pod).unwrap_or(GRACE),

@@ -1,7 +1,8 @@
-//! Readiness and liveness probes of replicas.
+//! Readiness, liveness and startup probes of replicas.
 
 mod client;
 mod liveness_probe;
+mod startup_probe;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +31,7 @@ const SUCCESS_THRESHOLD: u32 = 1;
 /// Path of the readiness call of the V2 protocol.
 const V2_READY: &str = "/v2/health/ready";
 
-/// A readiness or liveness probe of a replica.
+/// A readiness, liveness or startup probe of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     handler: ProbeHandler,

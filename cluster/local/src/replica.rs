@@ -227,9 +227,12 @@ impl Task {
         None
     }
 
-    /// Probes readiness and liveness until the replica hangs. Returns the cause as a clause.
+    /// Probes the start, then readiness and liveness until the replica hangs. Returns the cause as a clause.
     async fn probe_until_hung(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
+        if let Some(cause) = self.probe_startup(&endpoints, started).await {
+            return cause;
+        }
         tokio::time::sleep(self.spec.probe.initial_delay.saturating_sub(started.elapsed())).await;
         loop {
             let answer = self.probe_readiness(&endpoints).await;
@@ -240,6 +243,25 @@ impl Task {
             }
             tokio::time::sleep(self.lifecycle.next_probe()).await;
         }
+    }
+
+    /// Probes until the startup probe succeeds. Returns the cause as a clause if the program did not start in time.
+    async fn probe_startup(&mut self, endpoints: &Endpoints, started: Instant) -> Option<String> {
+        let spec = self.spec.clone();
+        let probe = spec.startup.as_ref()?;
+        tokio::time::sleep(probe.initial_delay.saturating_sub(started.elapsed())).await;
+        while let Err(cause) = probe.run(endpoints).await {
+            let age = started.elapsed();
+            if age >= probe.start_limit() {
+                return Some(format!("failed its startup probe for {:.0} s ({cause})", age.as_secs_f64()));
+            }
+            self.record_readiness(Err(cause), age);
+            self.publish().await;
+            tokio::time::sleep(self.lifecycle.next_probe()).await;
+        }
+        let now = self.began.elapsed();
+        self.liveness.iter_mut().for_each(|liveness| liveness.begin(now));
+        None
     }
 
     /// Probes readiness. A ready server that does not implement the V2 ready call stays ready while it accepts
@@ -289,8 +311,7 @@ impl Task {
                 return;
             }
             self.log.set_echo(Echo::On);
-            let liveness = self.liveness.iter_mut();
-            liveness.for_each(|liveness| liveness.ready(now));
+            self.liveness.iter_mut().for_each(|liveness| liveness.begin(now));
             self.replica.failure = None;
             return;
         };

@@ -65,7 +65,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
         ("resources, which are not enforced", has_own_resources(container)),
         ("nvidia.com/gpu, of which this machine has none", gpu == Gpu::Absent && wants_gpu(container)),
         ("livenessProbe", container.liveness_probe.is_some() && !Probe::has_liveness(container)),
-        ("startupProbe", container.startup_probe.is_some()),
+        ("startupProbe", container.startup_probe.is_some() && Probe::startup(container).is_none()),
         ("container securityContext", container.security_context.is_some()),
         ("securityContext", pod.security_context.is_some()),
         ("serviceAccountName", pod.service_account_name.is_some()),

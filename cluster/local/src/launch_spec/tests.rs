@@ -209,6 +209,7 @@ fn fields_without_effect_are_named() {
         "command": ["serve"],
         "resources": { "limits": { "nvidia.com/gpu": "1" } },
         "livenessProbe": { "exec": { "command": ["true"] } },
+        "startupProbe": { "exec": { "command": ["true"] } },
     }));
     pod["nodeSelector"] = json!({ "gpu": "a100" });
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
@@ -217,6 +218,7 @@ fn fields_without_effect_are_named() {
         "resources, which are not enforced",
         "nvidia.com/gpu, of which this machine has none",
         "livenessProbe",
+        "startupProbe",
         "nodeSelector",
     ];
     assert_eq!(spec.ignored_fields, named);

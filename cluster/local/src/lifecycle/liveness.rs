@@ -21,7 +21,7 @@ pub(crate) struct Liveness {
 /// State of the liveness probes of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// The run has not been ready, so it is not probed: the time that a model takes to load is unknown.
+    /// The run has neither passed a startup probe nor been ready, so it is not probed: the time that a model takes to load is unknown.
     Off,
     On {
         /// Time of the last successful probe.
@@ -55,8 +55,9 @@ impl Liveness {
         self.state = State::Off;
     }
 
-    /// Records that the replica is ready. The first time counts as a successful probe.
-    pub(crate) fn ready(&mut self, now: Duration) {
+    /// Records that the startup probe succeeded or that the replica is ready. The first time counts as a successful
+    /// probe.
+    pub(crate) fn begin(&mut self, now: Duration) {
         if self.state == State::Off {
             self.state = State::On { last_success: now, last_probe: now, failures: 0 };
         }
@@ -100,7 +101,7 @@ mod tests {
     fn half_a_minute_of_failures_is_a_hang() {
         let mut liveness = Liveness::new(10 * SECOND, 3, Duration::ZERO);
         assert!(!liveness.is_due(Duration::MAX));
-        liveness.ready(5 * SECOND);
+        liveness.begin(5 * SECOND);
         assert!(!liveness.is_due(14 * SECOND) && liveness.is_due(15 * SECOND));
         assert_eq!(liveness.probed(ProbeResult::Failure, 15 * SECOND), Verdict::Alive);
         assert_eq!(liveness.probed(ProbeResult::Failure, 25 * SECOND), Verdict::Alive);
@@ -115,7 +116,7 @@ mod tests {
         let mut liveness = Liveness::new(SECOND, 1, 30 * SECOND);
         for start in [0, 100] {
             liveness.started(start * SECOND);
-            liveness.ready((start + 2) * SECOND);
+            liveness.begin((start + 2) * SECOND);
             assert!(!liveness.is_due((start + 29) * SECOND) && liveness.is_due((start + 30) * SECOND));
             liveness.probed(ProbeResult::Success, (start + 30) * SECOND);
             assert!(liveness.is_due((start + 31) * SECOND));
@@ -129,7 +130,7 @@ mod tests {
             gaps in proptest::collection::vec((0_u64..40, any::<bool>()), 0..60),
         ) {
             let mut liveness = Liveness::new(10 * SECOND, failure_threshold, Duration::ZERO);
-            liveness.ready(Duration::ZERO);
+            liveness.begin(Duration::ZERO);
             let (mut now, mut last_success, mut failures) = (Duration::ZERO, Duration::ZERO, 0);
             for (gap, lives) in gaps {
                 now += Duration::from_millis(gap * 500);

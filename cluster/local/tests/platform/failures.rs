@@ -87,6 +87,37 @@ async fn readiness_waits_for_its_initial_delay_and_its_successes_in_a_row() {
     assert!(started.elapsed() >= std::time::Duration::from_secs(3), "{:?}", started.elapsed());
 }
 
+/// The server answers 503 to its startup probe. The readiness probe, which would succeed, does not run meanwhile.
+#[tokio::test]
+async fn a_replica_whose_startup_probe_never_succeeds_is_never_ready_and_is_restarted() {
+    let platform = Platform::start();
+    let mut pod = pods::server(Behaviour::NeverReady);
+    pod["startupProbe"] = json!({
+        "httpGet": { "path": "/", "port": 8080 }, "periodSeconds": 1, "failureThreshold": 2,
+    });
+    pod["readinessProbe"] = json!({ "tcpSocket": { "port": 8080 } });
+    let name = platform.serve("sluggish", pods::template(pod), 1).await;
+    let message = platform.failure(&name, "startup probe").await;
+    assert!(
+        message.starts_with("sluggish-predictor-00001-0 failed its startup probe for 2 s (GET / answered 503) and")
+    );
+    let again = |r: &Revision| r.replicas[0].restarts == 1 && r.ready().count() == 0;
+    platform.see(&name, "a restart", again).await;
+}
+
+#[tokio::test]
+async fn readiness_is_probed_after_the_startup_probe_has_succeeded() {
+    let platform = Platform::start();
+    let mut pod = pods::server(Behaviour::Ready);
+    pod["startupProbe"] = json!({ "httpGet": { "path": "/", "port": 8080 }, "initialDelaySeconds": 2 });
+    let name = platform.serve("patient", pods::template(pod), 1).await;
+    platform.see(&name, "a start", |r: &Revision| r.in_phase(Phase::Starting).count() == 1).await;
+    #[expect(clippy::disallowed_methods, reason = "the test measures how long a replica takes")]
+    let started = tokio::time::Instant::now();
+    platform.ready(&name, 1).await;
+    assert!(started.elapsed() >= std::time::Duration::from_secs(1), "{:?}", started.elapsed());
+}
+
 #[tokio::test]
 async fn a_frozen_replica_that_ignores_sigterm_is_killed_and_restarted() {
     let platform = Platform::start();
