@@ -5,20 +5,16 @@
 //!      ▲                      └─► attempt: gateway ─┘
 //!      └── RetryState: may it be retried? ◄─────────┘ failure
 //! ```
-//!
-//! `ready` and `service_health` answer health calls, which take no credit and wake no revision.
 
-mod attempt;
+pub(crate) mod attempt;
 mod lost;
 pub(crate) mod mirror;
 mod own_model;
 mod read_ahead;
-pub(crate) mod ready;
-mod relay;
-mod request;
+pub(crate) mod relay;
+pub(crate) mod request;
 mod resting;
 mod retry;
-pub(crate) mod service_health;
 mod slow_upload;
 pub(crate) mod trusted_headers;
 

@@ -6,7 +6,7 @@
 //!   gRPC     ─┘                                        ▲ wake, probe     └─► replica (HTTP/2)
 //! ```
 //!
-//! `proxy` shows a request's whole way. Imports run one way: server → proxy → {router, body, queue, forward, batching}
+//! `proxy` shows a request's whole way. Imports run one way: server → proxy → {router, body, queue, health, forward, batching}
 //! → upstream. Bodies are opaque bytes; only `batching` parses them, if a route asks for batches. `router::matcher`,
 //! `router::split`, `router::mirror::decide`, `queue::dispatcher` and `deadline` are values without clock or IO.
 
@@ -22,10 +22,10 @@ mod error;
 mod forward;
 mod gateway;
 mod headers;
+mod health;
 mod metrics;
 mod options;
 mod port;
-mod probe_services;
 mod protocol;
 mod proxy;
 mod queue;

@@ -23,8 +23,9 @@ use crate::codec;
 use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward, mirror, read_ahead, ready, service_health};
-use crate::probe_services::ProbeServices;
+use crate::forward::{ProxyRequest, forward, mirror, read_ahead};
+use crate::health;
+use crate::health::probe_services::ProbeServices;
 use crate::protocol::Protocol;
 use crate::router::{Lookup, Routed};
 
@@ -69,7 +70,7 @@ impl Proxy {
             Routed::Service(target) => target,
             Routed::Local(response) => return Ok(*response),
         };
-        if let Some(path) = service_health::path_of_call(protocol, parts, target.prefix) {
+        if let Some(path) = health::grpc::path_of_call(protocol, parts, target.prefix) {
             return Box::pin(self.service_health(path, parts, body)).await;
         }
         let deadline = Deadline::requested(&parts.headers, arrived)?.within(target.route.timeout);
@@ -84,9 +85,9 @@ impl Proxy {
         target.check_message(parts, &buffered)?;
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);
-        if ready::is_health_call(&request) {
+        if health::v2::is_health_call(&request) {
             // Boxed, so that the future of other requests reserves no space for it.
-            return Ok(Box::pin(ready::answer(&request, &mut buffered)).await);
+            return Ok(Box::pin(health::v2::answer(&request, &mut buffered)).await);
         }
         if let Some(mirrored) = mirrored {
             mirror::send(&self.context, mirrored, &request, &buffered);
@@ -137,7 +138,7 @@ impl Proxy {
         body: &mut Option<Incoming>,
     ) -> Result<Response<DownstreamBody>, GatewayError> {
         let body = body.take().ok_or_else(was_read)?;
-        Ok(service_health::answer(&self.context, path, parts, body).await)
+        Ok(health::grpc::answer(&self.context, path, parts, body).await)
     }
 
     /// Answers the liveness check of the gateway itself. It fails once the gateway leaves, so that load balancers

@@ -23,7 +23,6 @@ use crate::codec::grpc::{first_message, plain_message, unknown_encoding};
 use crate::error::GatewayError;
 use crate::headers;
 use crate::options::Scope;
-use crate::probe_services::is_probe;
 use crate::protocol::Protocol;
 use crate::queue::RevisionQueue;
 use matcher::RouteMatch;
@@ -32,6 +31,9 @@ pub(crate) use path::model_of_path;
 pub(crate) use table::RouteTable;
 
 const V2_SERVICE: &str = "/inference.GRPCInferenceService";
+
+/// Path prefixes of gRPC's health and reflection services.
+const PROBE_PREFIXES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
 
 /// The service and revision that a request was routed to.
 pub(crate) struct Target {
@@ -69,7 +71,7 @@ impl RouteTable {
         if let Some(found) = self.matcher.by_address(host, path) {
             return self.to_service(parts, &found);
         }
-        if protocol == Protocol::Grpc && is_probe(path) {
+        if protocol == Protocol::Grpc && PROBE_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
             return Ok(Lookup::Probe);
         }
         if protocol == Protocol::Http && self.is_liveness(&parts.method, path) {

@@ -171,7 +171,7 @@ fn invalid_response(credit: Credit, because: String) -> Attempt {
 
 /// Sends over a pooled connection, and once more over a new one if the pooled one was stale. A body that can be sent
 /// only once goes over a connection of its own.
-pub(super) async fn exchange<'a>(
+pub(crate) async fn exchange<'a>(
     protocol: Protocol,
     buffered: &mut BufferedBody,
     upstream: &Arc<Upstream>,

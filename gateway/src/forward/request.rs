@@ -185,7 +185,7 @@ impl ProxyRequest {
     }
 
     /// Returns the request that a replica gets.
-    pub(super) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
+    pub(crate) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
         self.upstream_request(&self.path, &GATEWAY_ONLY_HEADERS, body)
     }
 

@@ -1,7 +1,6 @@
 //! gRPC's health and reflection services for the gateway itself. They answer calls whose host names no service, as load
 //! balancers send them.
 
-pub(crate) mod call;
 mod health;
 
 use http::Response;
@@ -13,22 +12,15 @@ use tonic_health::pb::health_server::HealthServer;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_serve::{TimedBody, Upload};
 
+use super::grpc_call;
 use crate::body::DownstreamBody;
 use health::GatewayHealth;
-
-/// Path prefixes of the health and reflection services.
-const PREFIXES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
 
 /// gRPC's health and reflection services.
 #[derive(Clone)]
 pub(crate) struct ProbeServices {
     routes: Routes,
     shutdown: CancellationToken,
-}
-
-/// Returns true for a call to the health or reflection service.
-pub(crate) fn is_probe(path: &str) -> bool {
-    PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 impl ProbeServices {
@@ -49,8 +41,8 @@ impl ProbeServices {
     /// Answers a call. Streams end when the gateway shuts down.
     pub(crate) async fn answer(&self, parts: &Parts, body: Incoming, upload: Upload) -> Response<DownstreamBody> {
         let body = TimedBody::messages(body, upload);
-        let request = call::request(parts, parts.uri.clone(), body);
-        call::answer(self.routes.clone(), request, self.shutdown.clone()).await
+        let request = grpc_call::request(parts, parts.uri.clone(), body);
+        grpc_call::answer(self.routes.clone(), request, self.shutdown.clone()).await
     }
 }
 

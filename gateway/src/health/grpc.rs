@@ -15,9 +15,9 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use weir_serve::TimedBody;
 
+use super::grpc_call;
 use crate::body::DownstreamBody;
 use crate::context::Context;
-use crate::probe_services::call;
 use crate::protocol::Protocol;
 
 /// Paths of the calls, as a server sees them.
@@ -45,9 +45,9 @@ pub(crate) async fn answer(
     let health = ServiceHealth { context: Arc::clone(context), head: Arc::new(parts.clone()) };
     // The request is a single message. Unlike the next message of a stream, it is expected at once.
     let body = TimedBody::whole(body, context.options.connections.upload());
-    let request = call::request(parts, Uri::from_static(path), body);
+    let request = grpc_call::request(parts, Uri::from_static(path), body);
     let shutdown = context.shutdown.clone();
-    call::answer(HealthServer::new(health), request, shutdown).await
+    grpc_call::answer(HealthServer::new(health), request, shutdown).await
 }
 
 /// Health of one service. The name in the message is ignored, as in Triton and the runtime: the call asks about the

@@ -10,11 +10,11 @@ use weir_protocol::Code;
 use weir_protocol::grpc::proto;
 use weir_protocol::rest::{self, Health};
 
-use super::attempt::exchange;
-use super::relay::{Relay, RelayEnd};
-use super::request::ProxyRequest;
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::codec::{grpc, http::json};
+use crate::forward::attempt::exchange;
+use crate::forward::relay::{Relay, RelayEnd};
+use crate::forward::request::ProxyRequest;
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::Readiness;
