@@ -5,7 +5,7 @@ mod chunk_reader;
 mod downstream;
 mod flush_first;
 
-pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody, discard, linger};
+pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody};
 pub(crate) use chunk_reader::ChunkReader;
 pub(crate) use downstream::DownstreamBody;
 pub(crate) use flush_first::FlushFirst;

@@ -18,7 +18,7 @@ use weir_protocol::Coded;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 use weir_serve::known_hosts::KnownHosts;
 use weir_serve::request_head;
-use weir_serve::{BodyEnd, ConnectionLimits, end_connection};
+use weir_serve::{AfterBody, BodyEnd, ConnectionLimits, EarlyResponse, end_connection, leave_out_body};
 
 use crate::compression::Coding;
 use crate::error::ServeError;
@@ -95,7 +95,7 @@ impl Http {
             // If the client disconnects, this is dropped with the future and counts the request as cancelled.
             let in_flight = self.requests.begin(Protocol::Http);
             let id = parts.headers.get(respond::REQUEST_ID).cloned();
-            let expects = parts.headers.contains_key(header::EXPECT);
+            let early = EarlyResponse::of(&parts);
             let mut body = Some(body);
             let checked = request_head::check(&parts.headers).map_err(ServeError::from);
             let is_ambiguous = checked.is_err();
@@ -108,11 +108,10 @@ impl Http {
                 }
                 Err(error) => Err(error),
             };
-            if let Some(unread) = body.filter(|_| !expects) {
-                // Many clients read the response only after they have sent the whole body. hyper would close the
-                // connection before that, so the rest of the body is read and dropped.
-                body::discard(unread, self.limits_up_to(self.options.max_body)).await;
-            }
+            let after = match body {
+                Some(unread) => early.settle(unread).await,
+                None => AfterBody::Reusable,
+            };
             in_flight.finish(answer.as_ref().err().map(Coded::code));
             let mut response = answer.unwrap_or_else(|error| respond::error(&error));
             if let Some(id) = id {
@@ -120,11 +119,11 @@ impl Http {
             }
             // A proxy may have parsed an ambiguous request as two (request smuggling), so the server closes the
             // connection after the response.
-            if is_ambiguous || self.server.is_draining() {
+            if is_ambiguous || after == AfterBody::Close || self.server.is_draining() {
                 end_connection(&mut response, parts.version);
             }
             if parts.method == Method::HEAD {
-                return respond::head_of(response);
+                leave_out_body(&mut response);
             }
             response
         }
@@ -166,8 +165,8 @@ impl Http {
         };
         let read = body::read(&mut body, limits, permit).await;
         if let Err(ServeError::BodyBudgetExhausted { .. } | ServeError::TooLarge(_)) = read {
-            // The client is still sending; it reads the reason for the refusal only when its body was read.
-            body::discard(body, self.limits_up_to(self.options.max_body)).await;
+            // The client is still sending, and reads the reason for the refusal only when its body was read.
+            *unread = Some(body);
         }
         read
     }

@@ -41,6 +41,7 @@ pub use body::charged::charged;
 pub use body::end::{BodyEnd, IncompleteBody};
 pub use body::message_framing::MessageFraming;
 pub use body::timed::{Stalled, TimedBody};
+pub use body::unread::{AfterBody, EarlyResponse, linger};
 #[cfg(feature = "tls")]
 pub use connection::tls;
 pub use http_port::{Http1Use, HttpOptions, HttpPort};
@@ -51,7 +52,7 @@ pub use lifetime::LATE_REQUESTS;
 pub use limits::ConnectionLimits;
 pub use pace::{Pace, Upload};
 pub use places::reserved::{ConnectionPlace, ReservedPlaces};
-pub use response::end_connection;
+pub use response::{end_connection, leave_out_body};
 pub use stream::Stream;
 pub use traffic::{Exchange, GRACE, TrackedBody, Traffic};
 

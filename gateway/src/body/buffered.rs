@@ -343,48 +343,6 @@ async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
     GatewayError::Body(format!("stalled for {pause} s"))
 }
 
-/// Most bytes of a refused request's body that are read and dropped before the response is sent.
-const MAX_DISCARDED: usize = 1 << 20;
-
-/// Longest time to discard a refused request's body: several round trips of a slow network.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Reads and drops the body of a refused request, so that the client reads the response. Returns the body if it is too
-/// large, or arrives too slowly, to be read to its end.
-pub(crate) async fn discard(mut body: Incoming) -> Option<Incoming> {
-    if body.size_hint().lower() > MAX_DISCARDED as u64 {
-        return Some(body);
-    }
-    let read = async {
-        let mut left = MAX_DISCARDED;
-        while let Some(Ok(frame)) = body.frame().await {
-            let size = frame.data_ref().map_or(0, bytes::Bytes::len);
-            match left.checked_sub(size) {
-                Some(rest) => left = rest,
-                None => return false,
-            }
-        }
-        true
-    };
-    // On a timeout the response is sent anyway.
-    let is_read = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
-    (is_read != Ok(true)).then_some(body)
-}
-
-/// Longest time for which the rest of an upload is read after its response; nginx's default for `lingering_time`.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest pause between two frames while lingering; nginx's default for `lingering_timeout`.
-const LINGER_PAUSE: Duration = Duration::from_secs(5);
-
-/// Reads and drops the rest of an upload whose response was sent before its end. Most clients read the response only
-/// after they have sent everything, and lose the response if the connection closes earlier.
-pub(crate) async fn linger(mut body: Incoming) {
-    let read = async { while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER_PAUSE, body.frame()).await {} };
-    // On a timeout the connection closes: by then the client has had time to read the response.
-    let _ = tokio::time::timeout(LINGER_TIMEOUT, read).await;
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -13,10 +13,11 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use weir_protocol::Code;
+use weir_serve::linger;
 
 use super::request::ProxyRequest;
 use super::resting::{AnswerCount, Resting};
-use crate::body::{DownstreamBody, linger};
+use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec::{self, grpc};
 use crate::headers;

@@ -2,15 +2,12 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONTENT_LENGTH, EXPECT};
-use http::request::Parts;
-use http::{Method, Request, Response, Version};
-use http_body::Body;
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use weir_serve::{end_connection, header_names};
+use weir_serve::{AfterBody, EarlyResponse, end_connection, leave_out_body};
 
 use super::request_checks;
-use crate::body::{DownstreamBody, discard, linger};
+use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
 use crate::forward::trusted_headers;
@@ -44,45 +41,15 @@ pub(super) async fn respond(
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }
-    let is_never_sent = body.as_ref().is_some_and(|body| is_held_back(&parts, body));
-    if let Some(unread) = body.filter(|_| !is_never_sent) {
-        // An HTTP/1.1 client reads the response only after it has sent its body, and hyper closes a connection with an
-        // unread body.
-        let rest = Box::pin(discard(unread)).await;
-        if let Some(rest) = rest.filter(|_| is_sent_anyway(&parts)) {
-            tokio::spawn(linger(rest));
-        }
-    }
+    let after = match body {
+        Some(unread) => EarlyResponse::of(&parts).settle(unread).await,
+        None => AfterBody::Reusable,
+    };
     response.headers_mut().insert(headers::REQUEST_ID, id);
-    // A proxy may have parsed a refused request as two (request smuggling), and a client may still send a body that it
-    // has held back, so the server closes the connection after the response.
-    if is_refused || is_never_sent || proxy.context.leaving.is_cancelled() {
+    // A proxy may have parsed a refused request as two (request smuggling), so the server closes the connection after
+    // the response.
+    if is_refused || after == AfterBody::Close || proxy.context.leaving.is_cancelled() {
         end_connection(&mut response, parts.version);
     }
     response
-}
-
-/// True if the client holds its body back until it gets `100 Continue`, which hyper sends once the body is read.
-fn is_held_back(parts: &Parts, body: &Incoming) -> bool {
-    let expected = header_names::first(&parts.headers, &EXPECT);
-    let asks = expected.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    asks && parts.version == Version::HTTP_11 && !body.is_end_stream()
-}
-
-/// True if the client sends its body even after an early response. Over HTTP/2 the stream is reset instead, and a
-/// client that sent `Expect: 100-continue` does not send its body after a final response.
-fn is_sent_anyway(parts: &Parts) -> bool {
-    parts.version < Version::HTTP_2 && !parts.headers.contains_key(EXPECT)
-}
-
-/// Replaces a response's body by its `content-length`. Over HTTP/2 hyper would send the body even in answer to HEAD.
-fn leave_out_body(response: &mut Response<DownstreamBody>) {
-    if response.body().is_end_stream() {
-        return;
-    }
-    let body = std::mem::take(response.body_mut());
-    if let Some(length) = body.size_hint().exact() {
-        let length_header = response.headers_mut().entry(CONTENT_LENGTH);
-        length_header.or_insert(length.into());
-    }
 }

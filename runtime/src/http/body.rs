@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -113,28 +112,6 @@ pub(crate) async fn read(
     }
     let exact = announced.exact().map(|size| size as usize);
     read_frames(body, limits, exact, permit).await
-}
-
-/// Longest time for which a body is read and dropped; the same as nginx's `lingering_time`.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Reads a body and drops it, so that the client goes on to read the response. A body that is too large or too slow is
-/// not read to its end; then the connection closes after the response.
-pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
-    if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
-        return;
-    }
-    let read = async {
-        let (mut left, mut upload) = (limits.size, limits.upload());
-        while let Ok(Some(piece)) = next_chunk(&mut body, &mut upload, &limits).await {
-            match left.checked_sub(piece.len()) {
-                Some(rest) => left = rest,
-                None => return,
-            }
-        }
-    };
-    // The response is sent even after a timeout.
-    let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
 }
 
 async fn read_frames(

@@ -1,7 +1,7 @@
 //! Responses and their headers.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use weir_protocol::grpc;
 use weir_protocol::rest;
@@ -42,15 +42,6 @@ pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
-}
-
-/// Returns the response without its body but with the body's length. Over HTTP/2, hyper would send the body.
-pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if let Some(length) = http_body::Body::size_hint(&body).exact() {
-        parts.headers.insert(CONTENT_LENGTH, length.into());
-    }
-    Response::from_parts(parts, Body::default())
 }
 
 /// Returns the error of a request that matches no call, in a form that its client can read: gRPC clients that came to
