@@ -27,8 +27,13 @@ impl Digest {
         let Some(digits) = fragment.strip_prefix(ALGORITHM) else {
             return Ok(None);
         };
+        Self::of_hex(digits).map(Some).ok_or(())
+    }
+
+    /// Returns the digest with these hexadecimal digits; `None` if they are not 64.
+    pub(crate) fn of_hex(digits: &str) -> Option<Self> {
         let is_valid = digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if is_valid { Ok(Some(Self(digits.to_ascii_lowercase()))) } else { Err(()) }
+        is_valid.then(|| Self(digits.to_ascii_lowercase()))
     }
 
     /// Checks that a file has this digest.

@@ -22,6 +22,14 @@ pub enum FetchError {
         /// HTTP status of the response.
         status: u16,
     },
+    /// The source does not give the files; retrying would not help.
+    #[error("{uri}: {reason}")]
+    Unavailable {
+        /// The URI without its credentials, query and fragment.
+        uri: String,
+        /// Sentence that says why, and what to do.
+        reason: String,
+    },
     /// Every attempt to download failed.
     #[error("{uri} could not be downloaded: {reason}")]
     GaveUp {

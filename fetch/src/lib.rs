@@ -16,6 +16,8 @@ mod error;
 mod fetch;
 mod limits;
 mod source;
+#[expect(dead_code, reason = "the transfer that uses the stores follows")]
+mod store;
 mod unpack;
 
 pub use attempt::Attempt;
