@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::size;
+
 /// Error that ended a fetch. Messages omit the credentials and the query of a URI, which may contain a signature.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -77,6 +79,16 @@ pub enum FetchError {
     /// The archive cannot be read.
     #[error("the archive cannot be read")]
     Archive(#[source] io::Error),
+    /// The file system has no room for the download.
+    #[error("{} has no room for the model{}; free some space, or use a larger volume", path.display(), of_size(*needed))]
+    DiskFull {
+        /// Path that could not be written.
+        path: PathBuf,
+        /// Size of all files in bytes; `None` if it is unknown.
+        needed: Option<u64>,
+        /// Error of the operating system.
+        source: io::Error,
+    },
     /// An operation on a local file failed.
     #[error("{}", path.display())]
     File {
@@ -85,6 +97,10 @@ pub enum FetchError {
         /// Error of the operating system.
         source: io::Error,
     },
+}
+
+fn of_size(needed: Option<u64>) -> String {
+    needed.map(|needed| format!(" of {}", size::shown(needed))).unwrap_or_default()
 }
 
 impl FetchError {

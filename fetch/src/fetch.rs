@@ -4,11 +4,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::attempt::Attempt;
-use crate::download::Download;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::{Packing, Source};
+use crate::source::{HttpStore, Packing, Source, without_secrets};
+use crate::store::{Object, Store};
+use crate::transfer::{FILES, Transfer, blocking, first_missing};
 use crate::unpack::unpack;
+use crate::web::{Trust, WebClient};
 
 /// Working directory of a fetch, next to its target, so that the last step is a rename within one file system.
 #[derive(Clone, Debug)]
@@ -40,10 +42,19 @@ pub async fn fetch(
     if target.exists() {
         return Ok(());
     }
-    let part = staging.folder.join("part");
-    Download::new(&source, &part, limits)?.run(observe).await?;
+    let shown = without_secrets(uri);
+    let objects = match &source {
+        Source::Http(source) => {
+            let store = HttpStore::new(source, web(limits, &Trust::System, &shown)?, first_missing(&staging.folder));
+            staging.download(&store, limits, &shown, observe).await?
+        }
+    };
     let (target, limits) = (target.to_owned(), *limits);
-    blocking(move || staging.finish(&source, &part, &target, &limits)).await
+    blocking(move || staging.finish(&objects, &target, &limits)).await
+}
+
+fn web(limits: &Limits, trust: &Trust, shown: &str) -> Result<WebClient, FetchError> {
+    WebClient::new(limits, trust).map_err(|reason| FetchError::Unavailable { uri: shown.to_owned(), reason })
 }
 
 impl Staging {
@@ -68,35 +79,45 @@ impl Staging {
         .await
     }
 
-    fn finish(&self, source: &Source, part: &Path, target: &Path, limits: &Limits) -> Result<(), FetchError> {
-        if let Some(digest) = &source.digest {
-            // Resuming the download would not repair a wrong file.
-            digest.check(part, &source.shown()).inspect_err(|_| drop(fs::remove_file(part)))?;
-        }
-        let content = self.folder.join("content");
-        if content.exists() {
-            fs::remove_dir_all(&content).map_err(FetchError::file(&content))?;
-        }
-        fs::create_dir(&content).map_err(FetchError::file(&content))?;
-        match source.packing {
-            Packing::None => {
-                let file = content.join(&source.file_name);
-                fs::rename(part, &file).map_err(FetchError::file(&file))?;
+    async fn download<S: Store>(
+        &self,
+        store: &S,
+        limits: &Limits,
+        uri: &str,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<Vec<Object>, FetchError> {
+        Transfer { store, folder: &self.folder, limits, uri }.run(observe).await
+    }
+
+    /// Moves the files into the target, and unpacks archives there.
+    fn finish(&self, objects: &[Object], target: &Path, limits: &Limits) -> Result<(), FetchError> {
+        let files = self.folder.join(FILES);
+        let content = if objects.iter().any(|object| object.packing != Packing::None) {
+            let content = self.folder.join("content");
+            if content.exists() {
+                fs::remove_dir_all(&content).map_err(FetchError::file(&content))?;
             }
-            packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
-                // Resuming the download would not repair a broken archive.
-                unpack(packing, part, &content, limits).inspect_err(|_| drop(fs::remove_file(part)))?;
-            }
-        }
+            fs::create_dir(&content).map_err(FetchError::file(&content))?;
+            objects.iter().try_for_each(|object| place(object, &files, &content, limits))?;
+            content
+        } else {
+            files
+        };
         fs::rename(&content, target).map_err(FetchError::file(target))?;
         fs::remove_dir_all(&self.folder).map_err(FetchError::file(&self.folder))
     }
 }
 
-/// Runs a blocking function on a thread for blocking work.
-async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
-) -> Result<T, FetchError> {
-    let done = tokio::task::spawn_blocking(act).await;
-    done.unwrap_or_else(|lost| Err(FetchError::Archive(std::io::Error::other(lost))))
+/// Moves a file into the content, or unpacks it there.
+fn place(object: &Object, files: &Path, content: &Path, limits: &Limits) -> Result<(), FetchError> {
+    let (file, to) = (files.join(object.path.as_path()), content.join(object.path.as_path()));
+    let folder = to.parent().unwrap_or(content);
+    fs::create_dir_all(folder).map_err(FetchError::file(folder))?;
+    match object.packing {
+        Packing::None => fs::rename(&file, &to).map_err(FetchError::file(&to)),
+        packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
+            // Resuming the download would not repair a broken archive.
+            unpack(packing, &file, folder, limits).inspect_err(|_| drop(fs::remove_file(&file)))
+        }
+    }
 }

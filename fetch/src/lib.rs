@@ -1,8 +1,8 @@
 //! Fetches a `storageUri` into a directory.
 //!
 //! ```text
-//!   http(s)://host/model.zip ──download──► TARGET.fetching/part ──unpack──► TARGET.fetching/content ──rename──► TARGET
-//!                              resumes                       bounded                                 atomic
+//!   URI ──parse──► source ──list──► objects ──16 ranged reads──► TARGET.fetching/files ──digest, unpack──► TARGET
+//!                                   resumed at the byte                                  bounded, atomic rename
 //! ```
 //!
 //! The target appears completely or not at all. After an interruption, the next attempt resumes the download, in this
@@ -11,17 +11,19 @@
 
 mod attempt;
 mod digest;
-mod download;
 mod error;
 mod fetch;
 mod limits;
+mod size;
 mod source;
-#[expect(dead_code, reason = "the transfer that uses the stores follows")]
 mod store;
+mod transfer;
 mod unpack;
+mod web;
 
-pub use attempt::Attempt;
+pub use attempt::{Attempt, Progress};
 pub use error::FetchError;
 pub use fetch::fetch;
 pub use limits::Limits;
+pub use size::shown as shown_size;
 pub use source::{check_uri, is_remote, plain_file, without_secrets};

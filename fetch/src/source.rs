@@ -1,8 +1,8 @@
 //! Parses the URI of a fetch.
 
-use reqwest::Url;
+mod http;
 
-use crate::digest::Digest;
+pub(crate) use self::http::{HttpSource, HttpStore};
 use crate::error::FetchError;
 
 /// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI: `http://` or `https://`.
@@ -37,19 +37,16 @@ pub fn without_secrets(uri: &str) -> String {
 /// unpacked instead.
 #[must_use]
 pub fn plain_file(uri: &str) -> Option<String> {
-    let source = Source::parse(uri).ok()?;
-    (source.packing == Packing::None).then_some(source.file_name)
+    match Source::parse(uri).ok()? {
+        Source::Http(source) => (source.packing() == Packing::None).then(|| source.file_name().to_owned()),
+    }
 }
 
-/// A file to download, with its packing and digest.
+/// A parsed URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
-    pub(crate) url: Url,
-    pub(crate) packing: Packing,
-    /// File name, the last segment of the path.
-    pub(crate) file_name: String,
-    /// Digest that the file must have, if the URI's fragment contains one.
-    pub(crate) digest: Option<Digest>,
+pub(crate) enum Source {
+    /// One file of a web server.
+    Http(HttpSource),
 }
 
 /// Packing of a file, as given by the extension of its name.
@@ -65,40 +62,20 @@ pub(crate) enum Packing {
     None,
 }
 
+/// Schemes of KServe that Weir does not fetch.
+const UNSUPPORTED: [&str; 5] = ["hdfs", "webhdfs", "git", "ms", "modelscope"];
+
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
-        let invalid = |reason: &str| FetchError::Address { uri: without_secrets(uri), reason: reason.to_owned() };
-        if !is_remote(uri) {
-            return Err(invalid("only http:// and https:// are supported"));
+        let invalid = |reason: String| FetchError::Address { uri: without_secrets(uri), reason };
+        let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
+        match scheme {
+            "http" | "https" => HttpSource::parse(uri).map(Self::Http).map_err(invalid),
+            known if UNSUPPORTED.contains(&known) => {
+                Err(invalid(format!("{known}:// is not supported; copy the files to a bucket or a volume")))
+            }
+            _ => Err(invalid("only http:// and https:// are supported".to_owned())),
         }
-        let url = Url::parse(uri).map_err(|error| invalid(&error.to_string()))?;
-        let segments = url.path_segments().into_iter().flatten();
-        let file_name = segments.last().unwrap_or_default().to_owned();
-        if file_name.is_empty() || file_name.contains('%') {
-            return Err(invalid("the path must end with a plain file name"));
-        }
-        Ok(Self {
-            digest: url
-                .fragment()
-                .map(Digest::of_fragment)
-                .transpose()
-                .map_err(|()| invalid("the digest must be sha256: and 64 hexadecimal digits"))?
-                .flatten(),
-            packing: Packing::of(&file_name),
-            file_name,
-            url,
-        })
-    }
-
-    /// Returns the URI without credentials, query and fragment, for messages.
-    pub(crate) fn shown(&self) -> String {
-        let mut url = self.url.clone();
-        url.set_query(None);
-        url.set_fragment(None);
-        // This fails only for URIs that cannot have credentials.
-        let _ = url.set_password(None);
-        let _ = url.set_username("");
-        url.into()
     }
 }
 
@@ -123,7 +100,7 @@ mod tests {
 
     #[test]
     fn packing_follows_the_name() {
-        let packing = |uri: &str| Source::parse(uri).unwrap().packing;
+        let packing = |uri: &str| HttpSource::parse(uri).unwrap().packing();
         assert_eq!(packing("https://a/b/model.ZIP?x=.tar"), Packing::Zip);
         assert_eq!(packing("http://a/model.tar.gz"), Packing::TarGz);
         assert_eq!(packing("http://a/model.tgz"), Packing::TarGz);
@@ -133,8 +110,6 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let source = Source::parse("https://me:secret@a/model.pt?signature=1#x").unwrap();
-        assert_eq!(source.shown(), "https://a/model.pt");
         for refused in [
             "https://me:secret@a/",
             "https://a/models/?signature=secret",

@@ -1,7 +1,7 @@
 //! The interface between the schemes of URIs and the transfer: a store lists the objects of a source and opens them.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -79,7 +79,7 @@ pub(crate) enum StoreError {
 
 /// A path below the target: not empty, without `.`, `..`, empty or overlong parts, and not absolute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RelativePath(PathBuf);
+pub(crate) struct RelativePath(String);
 
 /// Maximum number of parts of a path, as in an archive.
 const MAX_DEPTH: usize = 64;
@@ -104,11 +104,16 @@ impl RelativePath {
         if text.split('/').count() > MAX_DEPTH {
             return Err("which lies more than 64 directories deep");
         }
-        Ok(Self(PathBuf::from(text)))
+        Ok(Self(text.to_owned()))
     }
 
     /// Returns the path relative to the target.
     pub(crate) fn as_path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+
+    /// Returns the path relative to the target, with `/` between its parts.
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

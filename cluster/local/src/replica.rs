@@ -172,6 +172,7 @@ impl Task {
 
     async fn record_attempt(&mut self, attempt: Attempt) {
         self.replica.failure = match attempt {
+            Attempt::Progressed(_) => return,
             Attempt::Began => None,
             Attempt::Failed(cause) => {
                 let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));

@@ -1,0 +1,132 @@
+//! Downloads all objects of a store into a directory: 16 ranges at once, resumed at the byte after an interruption, in
+//! this process or a later one.
+
+mod disk;
+mod journal;
+mod observer;
+mod plan;
+mod read;
+mod round;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) use self::disk::{FILES, blocking};
+pub(crate) use self::journal::first_missing;
+use self::observer::Observer;
+use self::round::{Interrupted, Round};
+use crate::attempt::Attempt;
+use crate::error::FetchError;
+use crate::limits::Limits;
+use crate::store::{Object, Store, StoreError};
+
+/// Bytes of one read: large enough that the start of a request costs little, small enough that sixteen of them share
+/// one file.
+pub(crate) const PIECE: u64 = 8 << 20;
+
+/// Delay after an attempt that made progress. It doubles with each consecutive attempt without progress.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Maximum delay that a server may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// A download of one source.
+pub(crate) struct Transfer<'a, S> {
+    pub(crate) store: &'a S,
+    /// Directory of the journal and of the files, which are in [`FILES`] below it.
+    pub(crate) folder: &'a Path,
+    pub(crate) limits: &'a Limits,
+    /// The URI without secrets, for messages.
+    pub(crate) uri: &'a str,
+}
+
+impl<S: Store> Transfer<'_, S> {
+    /// Downloads all objects, and returns them. Only consecutive attempts without progress count towards
+    /// [`Limits::attempts`], and changes of the source during the download.
+    pub(crate) async fn run(&self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<Vec<Object>, FetchError> {
+        let mut observer = Observer::new(observe);
+        let mut changes = 0;
+        loop {
+            let objects = self.list(&mut observer).await?;
+            check(&objects, self.limits, self.uri)?;
+            let downloaded = Round::begin(self, &objects).await?.run(&mut observer).await;
+            match downloaded {
+                Ok(()) => return Ok(objects),
+                Err(Interrupted::Fatal(error)) => return Err(error),
+                Err(Interrupted::Changed(reason)) => {
+                    changes += 1;
+                    if changes >= self.limits.attempts {
+                        return Err(self.gave_up(&reason));
+                    }
+                    observer.failed(&self.gave_up(&reason));
+                }
+            }
+        }
+    }
+
+    async fn list(&self, observer: &mut Observer<'_>) -> Result<Vec<Object>, FetchError> {
+        let mut failures = 0;
+        loop {
+            let (reason, after) = match self.store.list(self.limits).await {
+                Ok(objects) => return Ok(objects),
+                Err(StoreError::Fatal(error)) => return Err(error),
+                Err(StoreError::Changed) => (CHANGED.to_owned(), None),
+                Err(StoreError::Retry { reason, after }) => (reason, after),
+            };
+            failures += 1;
+            if failures >= self.limits.attempts {
+                return Err(self.gave_up(&reason));
+            }
+            observer.failed(&self.gave_up(&reason));
+            tokio::time::sleep(delay(failures, after)).await;
+        }
+    }
+
+    fn gave_up(&self, reason: &str) -> FetchError {
+        FetchError::GaveUp { uri: self.uri.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+/// Clause about an object with a new version.
+const CHANGED: &str = "the file changed on the server during the download";
+
+/// Returns the delay before the next attempt after a number of consecutive failures: the time that the server asks for,
+/// but at least the backoff.
+fn delay(failures: u32, after: Option<Duration>) -> Duration {
+    let backoff = FIRST_BACKOFF * (1 << failures.min(6));
+    after.map_or(backoff, |after| after.min(MAX_RETRY_AFTER).max(backoff))
+}
+
+/// Checks that the objects are within the limits, and that one directory can hold them all.
+fn check(objects: &[Object], limits: &Limits, uri: &str) -> Result<(), FetchError> {
+    if objects.len() as u64 > limits.entries {
+        return Err(FetchError::TooLarge { what: format!("the number of files of {uri}"), limit: limits.entries });
+    }
+    let size = objects.iter().filter_map(|object| object.size).fold(0, u64::saturating_add);
+    if size > limits.download {
+        return Err(FetchError::TooLarge { what: uri.to_owned(), limit: limits.download });
+    }
+    match plan::conflict(objects) {
+        Some(path) => Err(FetchError::Unavailable {
+            uri: uri.to_owned(),
+            reason: format!("{path:?} is both a file and a directory, or is there twice; rename one of them"),
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_sets_the_delay_within_limits() {
+        let seconds = Duration::from_secs;
+        assert_eq!(delay(0, None), Duration::from_millis(500));
+        assert_eq!(delay(1, None), seconds(1));
+        assert_eq!(delay(100, None), seconds(32));
+        assert_eq!(delay(1, Some(seconds(7))), seconds(7));
+        assert_eq!(delay(1, Some(Duration::ZERO)), seconds(1));
+        assert_eq!(delay(1, Some(seconds(100_000))), seconds(300));
+    }
+}
