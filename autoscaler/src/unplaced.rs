@@ -67,6 +67,7 @@ mod tests {
                 restarts: 0,
                 failure: failure.clone().filter(|_| !is_ready),
                 last_exit: None,
+                download: None,
             }
         };
         let mut revision = Revision::new(&workload, desired);

@@ -416,6 +416,7 @@ async fn starts_are_measured_and_not_interrupted() {
             restarts: 0,
             failure: None,
             last_exit: None,
+            download: None,
         };
         platform.fake.put(&revision, replica).unwrap();
     };

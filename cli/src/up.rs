@@ -60,7 +60,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
-    let cluster = Local::start(options)?;
+    let cluster = Local::start(Options { max_models_bytes: args.max_model_cache_bytes, ..options })?;
     let files = files.numbered_in(state_dir.join(REVISIONS));
     let file = AdminFile {
         admin: ports.admin_at,
@@ -171,6 +171,7 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
         state_dir: state_dir.to_owned(),
         environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
+        max_models_bytes: Options::MAX_MODELS_BYTES,
         gpu: Gpu::detect(),
     }
 }

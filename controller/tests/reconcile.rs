@@ -347,6 +347,7 @@ fn replica(name: &str) -> weir_cluster::Replica {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     }
 }
 

@@ -1,5 +1,9 @@
 //! Progress reports about a download.
 
+use std::fmt;
+
+use crate::size::shown;
+
 /// An event in the attempts to download the files of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
@@ -31,9 +35,32 @@ impl Progress {
     }
 }
 
+impl fmt::Display for Progress {
+    /// Formats the progress as a clause, such as `fetched 3.1 of 12.4 GB, 210 MB/s, 44 s left`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (done, rate) = (shown(self.done), shown(self.rate));
+        match self.total.map(shown) {
+            Some(total) => write!(f, "fetched {done} of {total}, {rate}/s")?,
+            None => write!(f, "fetched {done}, {rate}/s")?,
+        }
+        match self.seconds_left() {
+            Some(seconds) => write!(f, ", {seconds} s left"),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_reads_as_a_clause() {
+        let progress = |total, rate| Progress { done: 3_100_000_000, total, rate }.to_string();
+        assert_eq!(progress(Some(12_400_000_000), 210_000_000), "fetched 3.1 GB of 12.4 GB, 210 MB/s, 45 s left");
+        assert_eq!(progress(None, 210_000_000), "fetched 3.1 GB, 210 MB/s");
+        assert_eq!(progress(Some(12_400_000_000), 0), "fetched 3.1 GB of 12.4 GB, 0 B/s");
+    }
 
     #[test]
     fn the_time_left_follows_the_rate() {

@@ -161,6 +161,7 @@ mod tests {
             restarts: 0,
             failure: None,
             last_exit: None,
+            download: None,
         };
         let mut revision = Revision::new(&workload, replicas.len() as u32);
         revision.replicas = replicas.iter().map(replica).collect();

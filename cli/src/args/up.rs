@@ -83,6 +83,11 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
+    /// Maximum size of all downloaded models, in bytes. Above it, the least recently used ones that no replica needs are
+    /// removed.
+    #[arg(long, value_name = "BYTES", default_value_t = weir_cluster_local::Options::MAX_MODELS_BYTES)]
+    pub(crate) max_model_cache_bytes: u64,
+
     /// Domain of the service hosts NAME-NAMESPACE.DOMAIN.
     #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,

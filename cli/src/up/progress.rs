@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceName, Snapshot};
 
 use super::status::percent;
@@ -12,6 +13,9 @@ use crate::output::print;
 
 /// Least time between two updates, so that changes are printed together.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Time between two lines about the downloads in progress.
+const DOWNLOADS: Duration = Duration::from_secs(5);
 
 /// Revisions and traffic as last printed.
 #[derive(Debug, Default)]
@@ -42,16 +46,29 @@ enum Stage {
 /// Prints every change to standard output, until the channel closes.
 pub(super) async fn run(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
     let mut progress = Progress::default();
+    let mut downloads = tokio::time::interval(DOWNLOADS);
+    downloads.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let snapshot = snapshots.borrow_and_update().clone();
         for line in progress.lines(&snapshot) {
             print(&line);
         }
         tokio::time::sleep(PAUSE).await;
-        if snapshots.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = snapshots.changed() => if changed.is_err() { return },
+            _ = downloads.tick() => download_lines(&snapshots.borrow()).iter().for_each(|line| print(line)),
         }
     }
+}
+
+/// Returns a line for each revision whose model is being downloaded.
+fn download_lines(snapshot: &Snapshot) -> Vec<String> {
+    let revisions = snapshot.revisions.iter();
+    let lines = revisions.filter_map(|(name, revision)| {
+        let download = revision.replicas.iter().find_map(|replica| replica.download.as_deref())?;
+        Some(line(name, download))
+    });
+    lines.collect()
 }
 
 impl Progress {
@@ -178,6 +195,7 @@ mod tests {
             restarts: 0,
             failure: None,
             last_exit: None,
+            download: None,
         };
         let mut revision = Revision::new(&workload, wanted);
         revision.replicas = phases.iter().map(replica).collect();

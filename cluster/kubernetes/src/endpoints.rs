@@ -97,6 +97,7 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
         failure: None,
         name,
         last_exit: None,
+        download: None,
     })
 }
 

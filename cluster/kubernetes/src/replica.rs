@@ -38,6 +38,7 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
         restarts: u32::try_from(restarts).unwrap_or_default(),
         failure,
         last_exit: serving(pod).and_then(|status| failure::last_exit(pod, status)),
+        download: None,
     }
 }
 

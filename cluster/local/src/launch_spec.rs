@@ -46,6 +46,8 @@ pub(crate) struct LaunchSpec {
     pub(crate) models: Vec<ModelFiles>,
     /// Limits for downloads of the models.
     pub(crate) fetch: Limits,
+    /// Maximum size of all downloaded models in bytes.
+    pub(crate) max_models_bytes: u64,
     pub(crate) ports: PortPlan,
     pub(crate) server: ServerKind,
     pub(crate) probe: Probe,
@@ -142,6 +144,7 @@ impl LaunchSpec {
             directory: container.working_dir.as_deref().map(relocate).map(PathBuf::from),
             inherited: options.environment.clone(),
             fetch: options.fetch,
+            max_models_bytes: options.max_models_bytes,
             words,
             env,
             models,

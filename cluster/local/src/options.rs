@@ -18,6 +18,9 @@ pub struct Options {
     pub environment: Arc<BTreeMap<String, String>>,
     /// Limits for each download of a model.
     pub fetch: Limits,
+    /// Maximum size of all downloaded models in bytes. Above it, the least recently used ones that no replica needs are
+    /// removed.
+    pub max_models_bytes: u64,
     /// Presence of a GPU for containers that request one.
     pub gpu: Gpu,
 }
@@ -44,6 +47,9 @@ impl Gpu {
 }
 
 impl Options {
+    /// Default of `max_models_bytes`: 100 GiB, which holds several models of the largest size that one GPU serves.
+    pub const MAX_MODELS_BYTES: u64 = 100 << 30;
+
     /// Log directory: `REPLICA.log`, and `REPLICA.log.1` for the rotated lines before it.
     #[must_use]
     pub fn logs(&self) -> PathBuf {

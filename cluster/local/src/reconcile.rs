@@ -51,6 +51,7 @@ mod tests {
             restarts: 0,
             failure: None,
             last_exit: None,
+            download: None,
         });
         named.collect()
     }

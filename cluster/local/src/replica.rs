@@ -24,6 +24,7 @@ use crate::log::{Echo, Log};
 use crate::ports::{LeasedPorts, PortPool};
 use crate::probe::{ServerKind, Success};
 use crate::process::{self, Ending, Output, Process};
+use crate::storage::cache::ModelLock;
 
 /// Time after which a replica that still starts is reported as failed, with the cause from its probe. Most models load
 /// faster, and a user who waits for a slower one wants to know the reason.
@@ -73,6 +74,8 @@ pub(crate) struct Task {
     lifecycle: Lifecycle,
     /// Liveness state; `None` for a server without a liveness probe.
     liveness: Option<Liveness>,
+    /// Locks on the downloaded models that the replica uses.
+    models: Vec<ModelLock>,
     /// Result of the last successful readiness probe of this run.
     success: Option<Success>,
     began: Instant,
@@ -110,6 +113,7 @@ impl Task {
                 .liveness
                 .as_ref()
                 .map(|probe| Liveness::new(probe.period, probe.failure_threshold, probe.initial_delay)),
+            models: Vec::new(),
             success: None,
             spec,
             events,
@@ -157,7 +161,7 @@ impl Task {
         // A watch channel, because only the last attempt is of interest.
         let (sender, mut attempts) = watch::channel(Attempt::Began);
         let observe = move |attempt| drop(sender.send_replace(attempt));
-        let mut fetching = pin!(models::ensure(&spec.models, &spec.fetch, observe));
+        let mut fetching = pin!(models::ensure(spec, observe));
         loop {
             tokio::select! {
                 biased;
@@ -165,21 +169,28 @@ impl Task {
                     let attempt = attempts.borrow_and_update().clone();
                     self.record_attempt(attempt).await;
                 }
-                fetched = &mut fetching => return fetched,
+                fetched = &mut fetching => {
+                    self.replica.download = None;
+                    self.models = fetched?;
+                    return Ok(());
+                }
             }
         }
     }
 
     async fn record_attempt(&mut self, attempt: Attempt) {
-        self.replica.failure = match attempt {
-            Attempt::Progressed(_) => return,
-            Attempt::Began => None,
+        match attempt {
+            Attempt::Progressed(progress) => {
+                self.replica.download = Some(progress.to_string().into());
+                self.replica.failure = None;
+            }
+            Attempt::Began => self.replica.failure = None,
             Attempt::Failed(cause) => {
                 let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
                 let message = format!("{replica} waits for its model: {cause} (last tried at {at} UTC; retrying)");
-                Some(failed(FailureReason::StorageFailed, message))
+                self.replica.failure = Some(failed(FailureReason::StorageFailed, message));
             }
-        };
+        }
         self.publish().await;
     }
 

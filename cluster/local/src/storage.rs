@@ -1,5 +1,6 @@
 //! Locations of models on this machine.
 
+pub(crate) mod cache;
 #[cfg(test)]
 mod tests;
 
@@ -27,17 +28,17 @@ pub(crate) struct ModelFiles {
 pub(crate) enum Origin {
     /// A path on this machine.
     Local,
-    /// A URL, downloaded before the first replica starts.
+    /// A URI, downloaded before the first replica starts.
     Remote,
 }
 
 impl ModelFiles {
     /// Resolves a storage URI without reading any file: `pvc://NAME/path` is `NAME/path` next to the manifest,
-    /// `file:///path` is that path, and `http(s)://` gets its own directory in `models`.
+    /// `file:///path` is that path, and a remote URI gets its own directory in `models`.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for other schemes, a URL that does not name a file, a path that leaves its claim, and
-    /// a claim without a manifest.
+    /// [`ClusterError::Refused`] for a URI that cannot be fetched, a path that leaves its claim, and a claim without a
+    /// manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
         let shown = without_secrets(storage.plain_uri());
         let refused = |reason: &str| Err(ClusterError::refused(&shown, reason));
@@ -48,10 +49,7 @@ impl ModelFiles {
             "pvc" => (claim(storage, rest)?, Origin::Local),
             "file" if Path::new(rest).is_absolute() => (PathBuf::from(rest), Origin::Local),
             "file" => return refused("not an absolute path: write file:///abs/path"),
-            "http" | "https" => (download(storage, models)?, Origin::Remote),
-            _ => {
-                return refused("without Kubernetes, use pvc://, file://, http:// or https://");
-            }
+            _ => (download(storage, models)?, Origin::Remote),
         };
         let repository = match origin {
             Origin::Local => path.clone(),

@@ -125,6 +125,7 @@ fn replica(number: u32) -> Replica {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     }
 }
 

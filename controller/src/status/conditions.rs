@@ -142,7 +142,7 @@ fn beside_candidate(
         (_, RevisionState::Ready) => return serving,
         (Some(wait), _) => wait.at(inputs.now),
         (None, RevisionState::Loading | RevisionState::Restarting | RevisionState::Standby) => {
-            format!("{} is starting", name.as_str())
+            format!("{} is starting{}", name.as_str(), download(inputs, name))
         }
         (None, RevisionState::Failed(reason, message)) => failed(name, reason, &message),
     };
@@ -175,11 +175,18 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
             assess(True, "Restarting", message)
         }
         RevisionState::Loading => {
-            let message = format!("{name_text} is starting");
+            let message = format!("{name_text} is starting{}", download(inputs, name));
             assess(Unknown, "Loading", message + &unavailable(inputs))
         }
         RevisionState::Failed(reason, message) => assess(False, reason.label(), failed(name, reason, &message)),
     }
+}
+
+/// Returns a clause with the progress of the download of a revision's model; empty if no download is known.
+fn download(inputs: &StatusInputs<'_>, name: &RevisionName) -> String {
+    let mut replicas = inputs.revision(name).into_iter().flat_map(|revision| &revision.replicas);
+    let download = replicas.find_map(|replica| replica.download.as_deref());
+    download.map_or(String::new(), |download| format!(": {download}"))
 }
 
 /// Returns a clause that says why the plan was not sent or answered, so that a starting revision may not exist yet;

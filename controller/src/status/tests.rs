@@ -102,6 +102,7 @@ fn replica() -> Replica {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     }
 }
 

@@ -159,7 +159,15 @@ impl World {
     /// Adds or replaces a replica in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
         let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
-        let replica = Replica { name: name.into(), phase, endpoints, restarts: 0, failure: None, last_exit: None };
+        let replica = Replica {
+            name: name.into(),
+            phase,
+            endpoints,
+            restarts: 0,
+            failure: None,
+            last_exit: None,
+            download: None,
+        };
         self.fake.put(&revision(number), replica).unwrap();
     }
 
@@ -176,6 +184,7 @@ impl World {
             restarts: 0,
             failure: Some(failure.clone()),
             last_exit: Some(failure),
+            download: None,
         };
         self.fake.put(&revision(number), replica).unwrap();
     }
@@ -190,6 +199,7 @@ impl World {
             restarts: 0,
             failure: None,
             last_exit: Some(exit.clone()),
+            download: None,
         };
         self.fake.put(&revision(number), replica).unwrap();
     }

@@ -105,6 +105,7 @@ fn failed(name: &str, phase: Phase, reason: FailureReason) -> Replica {
         restarts: 2,
         failure: Some(Failure::new(reason, format!("{name} exited with status 1"))),
         last_exit: None,
+        download: None,
     }
 }
 

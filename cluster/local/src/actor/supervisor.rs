@@ -143,5 +143,6 @@ fn pending(name: Arc<str>) -> Replica {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     }
 }

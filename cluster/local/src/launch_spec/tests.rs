@@ -38,6 +38,7 @@ fn options() -> Options {
         runtime: Some("/opt/weir-runtime".into()),
         state_dir: "/state".into(),
         fetch: weir_fetch::Limits::default(),
+        max_models_bytes: 1 << 30,
         gpu: crate::options::Gpu::Absent,
         environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]).into(),
     }

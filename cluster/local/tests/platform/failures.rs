@@ -1,6 +1,8 @@
 //! Failures of replicas: each is reported in one sentence, and other replicas are not affected.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::Receiver;
 
 use serde_json::json;
 use weir_cluster::{Apply, ClusterError, FailureReason, Phase, Revision, Storage};
@@ -227,6 +229,39 @@ async fn a_model_is_downloaded_once_before_its_replicas_start() {
     assert_eq!(message, format!("fetched-predictor-00001-0 cannot start: {uri} answered 404"));
     platform.scale(&name, 2).await;
     platform.ready(&name, 2).await;
+    store.join().unwrap();
+}
+
+/// Sends the first half of a file of a million bytes, and the rest after `rest` received a message.
+fn send_in_halves(mut stream: TcpStream, rest: &Receiver<()>) {
+    let half = vec![7; 500_000];
+    stream.read_exact(&mut [0; 4]).unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\nconnection: close\r\n\r\n").unwrap();
+    stream.write_all(&half).unwrap();
+    rest.recv().unwrap();
+    stream.write_all(&half).unwrap();
+}
+
+#[tokio::test]
+async fn a_download_reports_its_progress() {
+    let platform = Platform::start();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let uri = format!("http://{}/model.pt", listener.local_addr().unwrap());
+    let (send_rest, rest) = std::sync::mpsc::channel();
+    let store = std::thread::spawn(move || send_in_halves(listener.accept().unwrap().0, &rest));
+    let pod = pods::server_after("test -s /mnt/models/model.pt || exit 9", Behaviour::Ready);
+    let mut workload = pods::workload("half", pods::template(pod), 1);
+    workload.storage.push(Storage { uri: uri.as_str().into(), mount_path: Storage::MOUNT_PATH.into(), claims: None });
+    let name = workload.revision.clone();
+    platform.cluster.apply(pods::desired(workload)).await.unwrap();
+    let half = |r: &Revision| {
+        let mut downloads = r.replicas.iter().filter_map(|replica| replica.download.as_deref());
+        downloads.any(|download| download.starts_with("fetched 500 kB of 1.0 MB, "))
+    };
+    platform.see(&name, "half of the model", half).await;
+    send_rest.send(()).unwrap();
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!(revision.replicas[0].download, None);
     store.join().unwrap();
 }
 

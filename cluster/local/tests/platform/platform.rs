@@ -78,6 +78,7 @@ pub(crate) fn options(folder: &Path) -> Options {
         state_dir: folder.to_owned(),
         environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
+        max_models_bytes: 1 << 30,
         gpu: weir_cluster_local::Gpu::Absent,
     }
 }

@@ -111,5 +111,6 @@ fn ready(revision: &RevisionName, number: u32) -> Replica {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     }
 }

@@ -36,6 +36,7 @@ async fn with_manual_readiness_no_replica_starts_by_itself() {
         restarts: 0,
         failure: None,
         last_exit: None,
+        download: None,
     };
     fake.put(&revision, replica.clone()).unwrap();
     let current = fake.snapshot().revision(&revision).unwrap().clone();

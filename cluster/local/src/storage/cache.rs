@@ -1,0 +1,135 @@
+//! The cache of downloaded models. The least recently used ones are removed once all of them exceed a limit.
+//!
+//! ```text
+//!   models/HASH           files of a model, complete
+//!   models/HASH.fetching  a download that is not complete
+//!   models/HASH.use       lock of the two; a replica holds it shared, and its time is the time of the last use
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Extension of the lock of a model.
+const LOCK: &str = "use";
+
+/// A lock that keeps a downloaded model from being removed until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ModelLock {
+    _file: File,
+}
+
+impl ModelLock {
+    /// Locks the model at `path` for use, and records that it is used now. Waits while the model is being removed.
+    ///
+    /// # Errors
+    /// Fails if the lock file cannot be created, locked or written.
+    pub(crate) fn acquire(path: &Path) -> io::Result<Self> {
+        let lock = path.with_extension(LOCK);
+        if let Some(models) = lock.parent() {
+            fs::create_dir_all(models)?;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(&lock)?;
+        file.lock_shared()?;
+        // A write sets the time of the last use.
+        file.set_len(0)?;
+        file.write_all(b"used\n")?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// One model of the cache, complete or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Path of the complete model, whether or not it exists.
+    path: PathBuf,
+    /// Bytes of the model and of its incomplete download.
+    bytes: u64,
+    last_use: SystemTime,
+}
+
+/// Removes the least recently used models until the rest has at most `limit` bytes. Models in use stay. Returns the
+/// number of removed models.
+///
+/// # Errors
+/// Fails if the directory cannot be read or a model cannot be removed.
+pub(crate) fn evict(models: &Path, limit: u64) -> io::Result<usize> {
+    let entries = list(models)?;
+    let mut total: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let mut removed = 0;
+    for entry in by_last_use(entries) {
+        if total <= limit {
+            break;
+        }
+        if remove(&entry)? {
+            total = total.saturating_sub(entry.bytes);
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Returns the models in the order of their removal: the least recently used one first.
+fn by_last_use(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.sort_by(|a, b| (a.last_use, &a.path).cmp(&(b.last_use, &b.path)));
+    entries
+}
+
+/// Removes a model and its incomplete download. Returns false if a replica uses the model.
+fn remove(entry: &Entry) -> io::Result<bool> {
+    let lock = OpenOptions::new().create(true).append(true).open(entry.path.with_extension(LOCK))?;
+    if lock.try_lock().is_err() {
+        return Ok(false);
+    }
+    for path in [&entry.path, &entry.path.with_extension(FETCHING)] {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(true)
+}
+
+/// Extension of the directory of an incomplete download.
+const FETCHING: &str = "fetching";
+
+fn list(models: &Path) -> io::Result<Vec<Entry>> {
+    let mut found = BTreeMap::<PathBuf, u64>::new();
+    for entry in fs::read_dir(models)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            *found.entry(entry.path().with_extension("")).or_default() += size(&entry.path())?;
+        }
+    }
+    let entries = found.into_iter().map(|(path, bytes)| {
+        // A model without a lock was downloaded by an earlier version of Weir.
+        let used = fs::metadata(path.with_extension(LOCK)).and_then(|lock| lock.modified());
+        Entry { last_use: used.unwrap_or(SystemTime::UNIX_EPOCH), path, bytes }
+    });
+    Ok(entries.collect())
+}
+
+/// Returns the bytes of all files below a directory. A file that vanishes meanwhile counts nothing.
+fn size(directory: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry?;
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => open.push(entry.path()),
+                Ok(meta) => total += meta.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(total)
+}
