@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::attempt::Attempt;
+use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::{HttpStore, Packing, Source, without_secrets};
+use crate::source::{BucketStore, HttpStore, Packing, Source, without_secrets};
 use crate::store::{Object, Store};
 use crate::transfer::{FILES, Transfer, blocking, first_missing};
 use crate::unpack::unpack;
@@ -19,7 +20,8 @@ struct Staging {
 }
 
 /// Fetches `uri` into the new directory `target`. An archive is unpacked into the directory; any other file keeps its
-/// name there. An existing target counts as fetched. `observe` is called for each attempt to download.
+/// name there. An existing target counts as fetched. `observe` is called for each attempt to download. Credentials come
+/// from the environment.
 ///
 /// # Errors
 /// [`FetchError`] if the fetch failed. A partial download is kept for the next attempt; a downloaded file with a wrong
@@ -33,7 +35,22 @@ pub async fn fetch(
     limits: &Limits,
     observe: &mut (dyn FnMut(Attempt) + Send),
 ) -> Result<(), FetchError> {
-    let source = Source::parse(uri)?;
+    fetch_as(&Access::from_environment(), uri, target, limits, observe).await
+}
+
+/// Fetches as [`fetch`] does, with credentials of `access`.
+///
+/// # Errors
+/// As for [`fetch`].
+pub async fn fetch_as(
+    access: &Access,
+    uri: &str,
+    target: &Path,
+    limits: &Limits,
+    observe: &mut (dyn FnMut(Attempt) + Send),
+) -> Result<(), FetchError> {
+    let uri = access.resolve(uri)?;
+    let source = Source::parse(&uri)?;
     if target.exists() {
         return Ok(());
     }
@@ -42,10 +59,14 @@ pub async fn fetch(
     if target.exists() {
         return Ok(());
     }
-    let shown = without_secrets(uri);
+    let shown = without_secrets(&uri);
     let objects = match &source {
         Source::Http(source) => {
             let store = HttpStore::new(source, web(limits, &Trust::System, &shown)?, first_missing(&staging.folder));
+            staging.download(&store, limits, &shown, observe).await?
+        }
+        Source::Bucket(source) => {
+            let store = BucketStore::new(source, access, limits)?;
             staging.download(&store, limits, &shown, observe).await?
         }
     };

@@ -10,6 +10,7 @@
 //! target complete.
 
 mod attempt;
+mod credentials;
 mod digest;
 mod error;
 mod fetch;
@@ -22,8 +23,9 @@ mod unpack;
 mod web;
 
 pub use attempt::{Attempt, Progress};
+pub use credentials::Access;
 pub use error::FetchError;
-pub use fetch::fetch;
+pub use fetch::{fetch, fetch_as};
 pub use limits::Limits;
 pub use size::shown as shown_size;
 pub use source::{check_uri, is_remote, plain_file, without_secrets};

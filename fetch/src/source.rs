@@ -1,14 +1,19 @@
 //! Parses the URI of a fetch.
 
+mod bucket;
 mod http;
 
+pub(crate) use self::bucket::{BucketSource, BucketStore};
 pub(crate) use self::http::{HttpSource, HttpStore};
 use crate::error::FetchError;
 
-/// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI: `http://` or `https://`.
+/// Schemes of URIs that are fetched.
+const REMOTE: [&str; 4] = ["http", "https", "s3", "gs"];
+
+/// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI.
 #[must_use]
 pub fn is_remote(uri: &str) -> bool {
-    uri.starts_with("http://") || uri.starts_with("https://")
+    uri.split_once("://").is_some_and(|(scheme, _)| REMOTE.contains(&scheme))
 }
 
 /// Checks, without sending a request, that [`fetch`](crate::fetch()) can use a URI.
@@ -39,6 +44,8 @@ pub fn without_secrets(uri: &str) -> String {
 pub fn plain_file(uri: &str) -> Option<String> {
     match Source::parse(uri).ok()? {
         Source::Http(source) => (source.packing() == Packing::None).then(|| source.file_name().to_owned()),
+        // Only the bucket knows if the URI is one object.
+        Source::Bucket(_) => None,
     }
 }
 
@@ -47,6 +54,8 @@ pub fn plain_file(uri: &str) -> Option<String> {
 pub(crate) enum Source {
     /// One file of a web server.
     Http(HttpSource),
+    /// Objects of a bucket.
+    Bucket(BucketSource),
 }
 
 /// Packing of a file, as given by the extension of its name.
@@ -70,11 +79,15 @@ impl Source {
         let invalid = |reason: String| FetchError::Address { uri: without_secrets(uri), reason };
         let scheme = uri.split_once("://").map_or("", |(scheme, _)| scheme);
         match scheme {
-            "http" | "https" => HttpSource::parse(uri).map(Self::Http).map_err(invalid),
+            "http" | "https" => match BucketSource::parse_azure(uri) {
+                Some(azure) => azure.map(Self::Bucket).map_err(invalid),
+                None => HttpSource::parse(uri).map(Self::Http).map_err(invalid),
+            },
+            "s3" | "gs" => BucketSource::parse(uri).map(Self::Bucket).map_err(invalid),
             known if UNSUPPORTED.contains(&known) => {
                 Err(invalid(format!("{known}:// is not supported; copy the files to a bucket or a volume")))
             }
-            _ => Err(invalid("only http:// and https:// are supported".to_owned())),
+            _ => Err(invalid("the scheme is not supported; use s3://, gs://, https:// or http://".to_owned())),
         }
     }
 }
@@ -139,7 +152,7 @@ mod tests {
 
     #[test]
     fn other_addresses_are_refused() {
-        for uri in ["s3://a/b", "http://", "http://a/", "http://a", "http://a/x%2f..", "/a"] {
+        for uri in ["ftp://a/b", "hdfs://a/b", "s3://", "http://", "http://a/", "http://a", "http://a/x%2f..", "/a"] {
             assert!(Source::parse(uri).is_err(), "{uri}");
         }
     }

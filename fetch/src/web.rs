@@ -20,7 +20,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Trust in the certificates of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(dead_code, reason = "the buckets that use it follow")]
 pub(crate) enum Trust {
     /// The system's authorities, or those that `SSL_CERT_FILE` names.
     #[default]
@@ -60,7 +59,6 @@ impl WebClient {
     }
 
     /// Returns the client below, which follows no redirects.
-    #[expect(dead_code, reason = "the buckets that use it follow")]
     pub(crate) fn plain(&self) -> &Client {
         &self.client
     }

@@ -1,0 +1,158 @@
+//! The HTTP client below `object_store`: the workspace's own, with one TLS library, and errors that keep what the service
+//! said.
+
+use std::time::Duration;
+
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use reqwest::header::{self, HeaderMap};
+use reqwest::{StatusCode, Url};
+
+use super::refusal::{IgnoredRange, Refusal, Unanswered};
+use crate::web::{self, WebClient};
+
+/// Maximum time for a response of the machine's own metadata service, which most machines do not have.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Maximum size of an error document that is read, in bytes.
+const MAX_ERROR: usize = 16 << 10;
+
+/// Creates the client for all connections of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Connector(pub(super) WebClient);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Service(self.0.clone())))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Service(WebClient);
+
+#[async_trait::async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_metadata = request.uri().host().is_some_and(is_metadata);
+        if is_metadata {
+            let answer = tokio::time::timeout(METADATA_TIMEOUT, self.0.plain().call(request)).await;
+            let reason = "the machine has no metadata service".to_owned();
+            let unanswered = || unanswered(Unanswered { reason, is_metadata: true });
+            return answer.map_err(|_| ()).and_then(|answer| answer.map_err(|_| ())).map_err(|()| unanswered());
+        }
+        let wants_range = request.headers().contains_key(header::RANGE);
+        let response = self.send(request).await?;
+        match response.status() {
+            StatusCode::OK if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, IgnoredRange)),
+            status if status.is_success() => {
+                let response: http::Response<reqwest::Body> = response.into();
+                Ok(into_response(response))
+            }
+            _ => Err(HttpError::new(HttpErrorKind::Unknown, refusal(response).await)),
+        }
+    }
+}
+
+impl Service {
+    async fn send(&self, request: HttpRequest) -> Result<reqwest::Response, HttpError> {
+        let url = Url::parse(&request.uri().to_string());
+        let url = url.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let (parts, body) = request.into_parts();
+        let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
+        let sent = self.0.plain().request(parts.method, url.clone()).headers(parts.headers).body(body).send().await;
+        sent.map_err(|error| {
+            let reason = web::unreachable(&url, &error);
+            unanswered(Unanswered { reason, is_metadata: false })
+        })
+    }
+}
+
+fn unanswered(error: Unanswered) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
+}
+
+fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
+    use http_body_util::BodyExt;
+    let (parts, body) = response.into_parts();
+    let failed = |error: reqwest::Error| {
+        let reason = match web::interrupted(&error) {
+            crate::store::StoreError::Retry { reason, .. } => reason,
+            crate::store::StoreError::Changed | crate::store::StoreError::Fatal(_) => String::new(),
+        };
+        unanswered(Unanswered { reason, is_metadata: false })
+    };
+    HttpResponse::from_parts(parts, object_store::client::HttpResponseBody::new(body.map_err(failed)))
+}
+
+/// Returns true for the hosts at which clouds say who a machine or pod is.
+fn is_metadata(host: &str) -> bool {
+    host == "metadata.google.internal" || host == "metadata" || host.starts_with("169.254.")
+}
+
+/// Reads what the service says about a refusal.
+async fn refusal(mut response: reqwest::Response) -> Refusal {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let mut text = Vec::new();
+    while text.len() < MAX_ERROR
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        text.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR - text.len())]);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let header = |name: &str| text_of(&headers, name);
+    Refusal {
+        status,
+        code: element(&text, "Code").or_else(|| member(&text)).or_else(|| header("x-ms-error-code")),
+        region: header("x-amz-bucket-region").or_else(|| element(&text, "Region")),
+        after: web::retry_after(&headers),
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// Returns the text of the first XML element with a name.
+fn element(text: &str, name: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    let (value, _) = rest.split_once("</")?;
+    is_word(value).then(|| value.to_owned())
+}
+
+/// Returns the code of an error in JSON, as token services send it.
+fn member(text: &str) -> Option<String> {
+    let error = serde_json::from_str::<serde_json::Value>(text).ok()?;
+    let code = match &error["error"] {
+        serde_json::Value::String(code) => code.clone(),
+        inner => inner["status"].as_str().or_else(|| inner["errors"][0]["reason"].as_str())?.to_owned(),
+    };
+    is_word(&code).then_some(code)
+}
+
+/// Returns true for a code that may be shown. Longer texts could repeat a part of the request.
+fn is_word(code: &str) -> bool {
+    !code.is_empty()
+        && code.len() <= 64
+        && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found() {
+        let xml = "<?xml version=\"1.0\"?><Error><Code>NoSuchBucket</Code><Message>no</Message><Region>eu-west-1</Region></Error>";
+        assert_eq!(element(xml, "Code").as_deref(), Some("NoSuchBucket"));
+        assert_eq!(element(xml, "Region").as_deref(), Some("eu-west-1"));
+        assert_eq!(element("<Code>a b <secret></Code>", "Code"), None);
+        assert_eq!(member(r#"{"error":"invalid_grant","error_description":"x"}"#).as_deref(), Some("invalid_grant"));
+        let google = r#"{"error":{"code":403,"status":"PERMISSION_DENIED"}}"#;
+        assert_eq!(member(google).as_deref(), Some("PERMISSION_DENIED"));
+        let google = r#"{"error":{"code":404,"errors":[{"reason":"notFound"}]}}"#;
+        assert_eq!(member(google).as_deref(), Some("notFound"));
+        assert_eq!(member("<html>"), None);
+    }
+}
