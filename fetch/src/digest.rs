@@ -36,6 +36,18 @@ impl Digest {
         is_valid.then(|| Self(digits.to_ascii_lowercase()))
     }
 
+    /// Returns the digest of these bytes.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the registries that use it follow"))]
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(hex(&Sha256::digest(bytes)))
+    }
+
+    /// Returns the hexadecimal digits.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the registries that use it follow"))]
+    pub(crate) fn hex(&self) -> &str {
+        &self.0
+    }
+
     /// Checks that a file has this digest.
     ///
     /// # Errors
@@ -58,6 +70,9 @@ fn of_file(path: &Path) -> std::io::Result<String> {
             read => hash.update(&piece[..read]),
         }
     }
-    let digest = hash.finalize();
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,7 +7,7 @@ use crate::attempt::Attempt;
 use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::{BucketStore, HttpStore, Packing, Source, without_secrets};
+use crate::source::{BucketStore, HttpStore, Hub, Packing, Source, without_secrets};
 use crate::store::{Object, Store};
 use crate::transfer::{FILES, Transfer, blocking, first_missing};
 use crate::unpack::unpack;
@@ -67,6 +67,10 @@ pub async fn fetch_as(
         }
         Source::Bucket(source) => {
             let store = BucketStore::new(source, access, limits)?;
+            staging.download(&store, limits, &shown, observe).await?
+        }
+        Source::Hub(address) => {
+            let store = Hub::new(address.clone(), access, limits)?;
             staging.download(&store, limits, &shown, observe).await?
         }
     };

@@ -15,6 +15,8 @@ mod digest;
 mod error;
 mod fetch;
 mod limits;
+mod patterns;
+mod settings;
 mod size;
 mod source;
 mod store;

@@ -2,13 +2,18 @@
 
 mod bucket;
 mod http;
+mod hub;
+mod located;
+#[cfg(test)]
+mod test_server;
 
 pub(crate) use self::bucket::{BucketSource, BucketStore};
 pub(crate) use self::http::{HttpSource, HttpStore};
+pub(crate) use self::hub::{Address, Hub};
 use crate::error::FetchError;
 
 /// Schemes of URIs that are fetched.
-const REMOTE: [&str; 4] = ["http", "https", "s3", "gs"];
+const REMOTE: [&str; 5] = ["http", "https", "s3", "gs", "hf"];
 
 /// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI.
 #[must_use]
@@ -45,7 +50,7 @@ pub fn plain_file(uri: &str) -> Option<String> {
     match Source::parse(uri).ok()? {
         Source::Http(source) => (source.packing() == Packing::None).then(|| source.file_name().to_owned()),
         // Only the bucket knows if the URI is one object.
-        Source::Bucket(_) => None,
+        Source::Bucket(_) | Source::Hub(_) => None,
     }
 }
 
@@ -56,6 +61,8 @@ pub(crate) enum Source {
     Http(HttpSource),
     /// Objects of a bucket.
     Bucket(BucketSource),
+    /// A model on the Hugging Face Hub.
+    Hub(Address),
 }
 
 /// Packing of a file, as given by the extension of its name.
@@ -84,10 +91,11 @@ impl Source {
                 None => HttpSource::parse(uri).map(Self::Http).map_err(invalid),
             },
             "s3" | "gs" => BucketSource::parse(uri).map(Self::Bucket).map_err(invalid),
+            "hf" => Address::parse(uri).map(Self::Hub).map_err(|rule| invalid(rule.to_owned())),
             known if UNSUPPORTED.contains(&known) => {
                 Err(invalid(format!("{known}:// is not supported; copy the files to a bucket or a volume")))
             }
-            _ => Err(invalid("the scheme is not supported; use s3://, gs://, https:// or http://".to_owned())),
+            _ => Err(invalid("the scheme is not supported; use s3://, gs://, hf://, https:// or http://".to_owned())),
         }
     }
 }
