@@ -37,13 +37,11 @@ impl Digest {
     }
 
     /// Returns the digest of these bytes.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the registries that use it follow"))]
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(hex(&Sha256::digest(bytes)))
     }
 
     /// Returns the hexadecimal digits.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the registries that use it follow"))]
     pub(crate) fn hex(&self) -> &str {
         &self.0
     }

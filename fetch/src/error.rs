@@ -76,6 +76,15 @@ pub enum FetchError {
         /// The rule that the entry breaks.
         reason: &'static str,
     },
+    /// The image of a registry has no files in the directory of the model.
+    #[error(
+        "the image has no files in /models, only in {found}: put the model into /models (KServe's modelcar), or push its \
+         files with oras"
+    )]
+    NoModels {
+        /// Names at the root of the image.
+        found: String,
+    },
     /// The archive cannot be read.
     #[error("the archive cannot be read")]
     Archive(#[source] io::Error),

@@ -7,10 +7,10 @@ use crate::attempt::Attempt;
 use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::{BucketStore, HttpStore, Hub, Packing, Source, without_secrets};
+use crate::source::{BucketStore, Compression, HttpStore, Hub, Packing, Registry, Source, without_secrets};
 use crate::store::{Object, Store};
 use crate::transfer::{FILES, Transfer, blocking, first_missing};
-use crate::unpack::unpack;
+use crate::unpack::{unpack, unpack_layers};
 use crate::web::{Trust, WebClient};
 
 /// Working directory of a fetch, next to its target, so that the last step is a rename within one file system.
@@ -73,6 +73,10 @@ pub async fn fetch_as(
             let store = Hub::new(address.clone(), access, limits)?;
             staging.download(&store, limits, &shown, observe).await?
         }
+        Source::Registry(reference) => {
+            let store = Registry::new(reference.clone(), access, limits)?;
+            staging.download(&store, limits, &shown, observe).await?
+        }
     };
     let (target, limits) = (target.to_owned(), *limits);
     blocking(move || staging.finish(&objects, &target, &limits)).await
@@ -123,7 +127,12 @@ impl Staging {
                 fs::remove_dir_all(&content).map_err(FetchError::file(&content))?;
             }
             fs::create_dir(&content).map_err(FetchError::file(&content))?;
-            objects.iter().try_for_each(|object| place(object, &files, &content, limits))?;
+            let layers = layers(objects, &files);
+            if layers.is_empty() {
+                objects.iter().try_for_each(|object| place(object, &files, &content, limits))?;
+            } else {
+                unpack_layers(&layers, &content, limits)?;
+            }
             content
         } else {
             files
@@ -133,6 +142,15 @@ impl Staging {
     }
 }
 
+/// Returns the files that are layers of an image, lowest first. A source has either layers or other objects.
+fn layers(objects: &[Object], files: &Path) -> Vec<(PathBuf, Compression)> {
+    let layer = |object: &Object| match object.packing {
+        Packing::Layer(compression) => Some((files.join(object.path.as_path()), compression)),
+        Packing::Zip | Packing::Tar | Packing::TarGz | Packing::None => None,
+    };
+    objects.iter().filter_map(layer).collect()
+}
+
 /// Moves a file into the content, or unpacks it there.
 fn place(object: &Object, files: &Path, content: &Path, limits: &Limits) -> Result<(), FetchError> {
     let (file, to) = (files.join(object.path.as_path()), content.join(object.path.as_path()));
@@ -140,7 +158,7 @@ fn place(object: &Object, files: &Path, content: &Path, limits: &Limits) -> Resu
     fs::create_dir_all(folder).map_err(FetchError::file(folder))?;
     match object.packing {
         Packing::None => fs::rename(&file, &to).map_err(FetchError::file(&to)),
-        packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
+        packing @ (Packing::Zip | Packing::Tar | Packing::TarGz | Packing::Layer(_)) => {
             // Resuming the download would not repair a broken archive.
             unpack(packing, &file, folder, limits).inspect_err(|_| drop(fs::remove_file(&file)))
         }

@@ -4,16 +4,18 @@ mod bucket;
 mod http;
 mod hub;
 mod located;
+mod registry;
 #[cfg(test)]
 mod test_server;
 
 pub(crate) use self::bucket::{BucketSource, BucketStore};
 pub(crate) use self::http::{HttpSource, HttpStore};
 pub(crate) use self::hub::{Address, Hub};
+pub(crate) use self::registry::{Reference, Registry};
 use crate::error::FetchError;
 
 /// Schemes of URIs that are fetched.
-const REMOTE: [&str; 5] = ["http", "https", "s3", "gs", "hf"];
+const REMOTE: [&str; 7] = ["http", "https", "s3", "gs", "hf", "oci", "oci+fetch"];
 
 /// Returns true if [`fetch`](crate::fetch()) supports the scheme of the URI.
 #[must_use]
@@ -50,7 +52,7 @@ pub fn plain_file(uri: &str) -> Option<String> {
     match Source::parse(uri).ok()? {
         Source::Http(source) => (source.packing() == Packing::None).then(|| source.file_name().to_owned()),
         // Only the bucket knows if the URI is one object.
-        Source::Bucket(_) | Source::Hub(_) => None,
+        Source::Bucket(_) | Source::Hub(_) | Source::Registry(_) => None,
     }
 }
 
@@ -63,6 +65,8 @@ pub(crate) enum Source {
     Bucket(BucketSource),
     /// A model on the Hugging Face Hub.
     Hub(Address),
+    /// An image or artifact in a registry.
+    Registry(Reference),
 }
 
 /// Packing of a file, as given by the extension of its name.
@@ -74,12 +78,23 @@ pub(crate) enum Packing {
     Tar,
     /// An archive named `.tar.gz` or `.tgz`.
     TarGz,
+    /// A layer of an image. The layers are unpacked together, in their order.
+    Layer(Compression),
     /// Any other file, which is the model itself.
     None,
 }
 
 /// Schemes of KServe that Weir does not fetch.
 const UNSUPPORTED: [&str; 5] = ["hdfs", "webhdfs", "git", "ms", "modelscope"];
+
+/// Compression of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    /// A tar archive as it is.
+    None,
+    /// A tar archive compressed by gzip.
+    Gzip,
+}
 
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
@@ -92,10 +107,14 @@ impl Source {
             },
             "s3" | "gs" => BucketSource::parse(uri).map(Self::Bucket).map_err(invalid),
             "hf" => Address::parse(uri).map(Self::Hub).map_err(|rule| invalid(rule.to_owned())),
+            "oci" | "oci+fetch" => Reference::parse(uri).map(Self::Registry).map_err(|rule| invalid(rule.to_owned())),
+            "oci+native" => Err(invalid("image volumes are a feature of Kubernetes; use oci:// instead".to_owned())),
             known if UNSUPPORTED.contains(&known) => {
                 Err(invalid(format!("{known}:// is not supported; copy the files to a bucket or a volume")))
             }
-            _ => Err(invalid("the scheme is not supported; use s3://, gs://, hf://, https:// or http://".to_owned())),
+            _ => Err(invalid(
+                "the scheme is not supported; use s3://, gs://, hf://, oci://, https:// or http://".to_owned(),
+            )),
         }
     }
 }

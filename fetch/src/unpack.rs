@@ -4,6 +4,7 @@
 mod entry;
 #[cfg(test)]
 mod fuzz;
+mod layers;
 mod metered;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 use self::entry::{Kind, inside};
+pub(crate) use self::layers::unpack_layers;
 use self::metered::Metered;
 use crate::error::FetchError;
 use crate::limits::Limits;
@@ -38,7 +40,7 @@ pub(crate) fn unpack(packing: Packing, archive: &Path, target: &Path, limits: &L
         Packing::Zip => unpack_zip(file, &mut unpacker),
         Packing::Tar => unpack_tar(BufReader::new(file), &mut unpacker),
         Packing::TarGz => unpack_tar(MultiGzDecoder::new(BufReader::new(file)), &mut unpacker),
-        Packing::None => Ok(()),
+        Packing::Layer(_) | Packing::None => Ok(()),
     }
 }
 

@@ -178,3 +178,20 @@ fn causes(error: &reqwest::Error) -> String {
     }
     text
 }
+
+/// Checks a host that a server named in another way than by a redirect.
+///
+/// # Errors
+/// [`StoreError::Fatal`] if a redirect from `asked` to `named` would be refused.
+pub(crate) async fn check_named_host(asked: &Url, named: &Url) -> Result<(), StoreError> {
+    if let Some(reason) = redirect::refusal(asked, named) {
+        return Err(refused_redirect(asked, named, reason));
+    }
+    if named.host_str() == asked.host_str() {
+        return Ok(());
+    }
+    match inner_host(named).await {
+        Some(reason) => Err(refused_redirect(asked, named, reason)),
+        None => Ok(()),
+    }
+}

@@ -100,6 +100,12 @@ impl Reply {
         Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
+    /// Gives the response another status.
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Adds a header.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));

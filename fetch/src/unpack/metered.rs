@@ -34,6 +34,11 @@ impl Allowance {
         self.0.set(u64::MAX);
     }
 
+    /// Returns the number of bytes that may still be read.
+    pub(super) fn left(&self) -> u64 {
+        self.0.get()
+    }
+
     /// Returns true if nothing more may be read.
     pub(super) fn is_exhausted(&self) -> bool {
         self.0.get() == 0
