@@ -79,7 +79,9 @@ fn an_unusable_uri_is_refused_with_the_reason() {
         ("pvc://../x", "names no claim"),
         ("pvc://a/../../x", "leads out of its claim"),
         ("file://x", "file:///abs/path"),
-        ("s3://a/b", "use pvc://, file://, http:// or https://"),
+        ("hdfs://a/b", "is not supported; copy the files to a bucket or a volume"),
+        ("oci+native://a/b", "use oci:// instead"),
+        ("ftp://a/b", "use s3://, gs://, hf://, oci://, https:// or http://"),
         ("models", "not a storage URI"),
     ] {
         let claims = (!text.contains("no manifest")).then_some("/d");
