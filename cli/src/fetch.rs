@@ -1,15 +1,19 @@
 //! `weir fetch`: downloads a model into a directory.
 
+mod display;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
-use weir_fetch::Limits;
+use weir_fetch::{Access, Limits};
 
+use self::display::Display;
 use crate::args::FetchArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::output::print_note;
 
 /// Working directory inside the target. The target may be a mounted volume, so nothing outside it may be writable.
 const STAGING: &str = ".weir-fetch";
@@ -33,9 +37,14 @@ async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
     let staging = directory.join(STAGING);
     fs::create_dir_all(&staging).map_err(cannot_write(&staging))?;
     let content = staging.join("content");
-    weir_fetch::fetch(&args.uri, &content, &Limits::default(), &mut |_| {})
-        .await
-        .inspect_err(|error| remove_unused(&staging, error))?;
+    let access = access(args)?;
+    let mut display = Display::new();
+    let fetched = weir_fetch::fetch_as(&access, &args.uri, &content, &Limits::default(), &mut |attempt| {
+        display.show(attempt);
+    })
+    .await;
+    display.clear();
+    fetched.inspect_err(|error| remove_unused(&staging, error))?;
     let entries = fs::read_dir(&content).map_err(cannot_write(&content))?;
     for entry in entries {
         let entry = entry.map_err(cannot_write(&content))?;
@@ -43,6 +52,17 @@ async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
         replace(&entry.path(), &target).map_err(cannot_write(&target))?;
     }
     fs::remove_dir_all(&staging).map_err(cannot_write(&staging))
+}
+
+/// Returns the credentials of the environment and of the mounted Secrets.
+fn access(args: &FetchArgs) -> Result<Access, CliError> {
+    let mut access = Access::from_environment();
+    // An optional volume of a pod is an empty directory, or none.
+    if let Some(directory) = args.credentials.as_deref().filter(|directory| directory.exists()) {
+        access = access.with_directory(directory)?;
+    }
+    access.ambiguities().iter().for_each(|warning| print_note(&format!("warning: {warning}")));
+    Ok(access)
 }
 
 /// Removes the staging directory of a download that never began. Otherwise its content lets the next run resume.

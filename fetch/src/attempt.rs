@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::size::shown;
+use crate::size;
 
 /// An event in the attempts to download the files of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,17 +36,34 @@ impl Progress {
 }
 
 impl fmt::Display for Progress {
-    /// Formats the progress as a clause, such as `fetched 3.1 of 12.4 GB, 210 MB/s, 44 s left`.
+    /// Writes for example `3.1 of 12.4 GB, 210 MB/s, 44 s left`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (done, rate) = (shown(self.done), shown(self.rate));
-        match self.total.map(shown) {
-            Some(total) => write!(f, "fetched {done} of {total}, {rate}/s")?,
-            None => write!(f, "fetched {done}, {rate}/s")?,
+        match self.total {
+            Some(total) => f.write_str(&of_total(self.done, total))?,
+            None => f.write_str(&size::shown(self.done))?,
         }
+        write!(f, ", {}/s", size::shown(self.rate))?;
         match self.seconds_left() {
-            Some(seconds) => write!(f, ", {seconds} s left"),
-            None => Ok(()),
+            Some(0) | None => Ok(()),
+            Some(seconds) => write!(f, ", {} left", duration(seconds)),
         }
+    }
+}
+
+/// Returns two sizes, with the unit once if it is the same.
+fn of_total(done: u64, total: u64) -> String {
+    let (done, total) = (size::shown(done), size::shown(total));
+    match (done.split_once(' '), total.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {total}"),
+        _ => format!("{done} of {total}"),
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
     }
 }
 
@@ -55,11 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_reads_as_a_clause() {
-        let progress = |total, rate| Progress { done: 3_100_000_000, total, rate }.to_string();
-        assert_eq!(progress(Some(12_400_000_000), 210_000_000), "fetched 3.1 GB of 12.4 GB, 210 MB/s, 45 s left");
-        assert_eq!(progress(None, 210_000_000), "fetched 3.1 GB, 210 MB/s");
-        assert_eq!(progress(Some(12_400_000_000), 0), "fetched 3.1 GB of 12.4 GB, 0 B/s");
+    fn progress_is_shown_with_rate_and_time_left() {
+        let shown = |done, total, rate| Progress { done, total, rate }.to_string();
+        let gigabytes = |tenths: u64| tenths * 100_000_000;
+        assert_eq!(shown(gigabytes(31), Some(gigabytes(124)), 211_000_000), "3.1 of 12.4 GB, 211 MB/s, 45 s left");
+        assert_eq!(shown(310_000_000, Some(gigabytes(124)), 0), "310 MB of 12.4 GB, 0 B/s");
+        assert_eq!(shown(7, None, 5), "7 B, 5 B/s");
+        assert_eq!(shown(0, Some(3_600_000), 1000), "0 B of 3.6 MB, 1.0 kB/s, 60 min left");
+        assert_eq!(shown(9, Some(9), 5), "9 of 9 B, 5 B/s");
     }
 
     #[test]

@@ -33,6 +33,35 @@ const MAX_FILE: u64 = 1 << 20;
 /// Scheme of a URI whose scheme and bucket are in `STORAGE_CONFIG`.
 const PLACEHOLDER: &str = "<scheme-placeholder>://";
 
+/// Kind of credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    S3,
+    Gcs,
+    Azure,
+}
+
+const KINDS: [Kind; 3] = [Kind::S3, Kind::Gcs, Kind::Azure];
+
+impl Kind {
+    /// Returns true if a Secret has a key of this kind.
+    fn fits(self, values: &Values) -> bool {
+        values.keys().any(|key| match self {
+            Self::S3 => ["AWS_", "S3_", "s3-", "awsA"].iter().any(|start| key.starts_with(start)),
+            Self::Gcs => key == gcs::KEY,
+            Self::Azure => key.starts_with("AZ_") || key.starts_with("AZURE_"),
+        })
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Self::S3 => "S3",
+            Self::Gcs => "Google Cloud Storage",
+            Self::Azure => "Azure",
+        }
+    }
+}
+
 impl std::fmt::Debug for Access {
     /// Shows no value, because most are secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,16 +109,26 @@ impl Access {
         self.variable("HOME").map(|home| Path::new(home).join(path))
     }
 
-    /// Returns the first Secret, by name, with a key of the kind. The names of others with such a key are logged, because
-    /// they are ignored.
-    pub(crate) fn secret(&self, has_key: impl Fn(&str) -> bool) -> Option<&Values> {
-        let fits = |values: &Values| values.keys().any(|key| has_key(key));
-        let mut fitting = self.secrets.iter().filter(|(_, values)| fits(values));
-        let (name, first) = fitting.next()?;
-        for (ignored, _) in fitting {
-            tracing::warn!(used = name, ignored, "two Secrets have credentials of one kind; the first by name is used");
+    /// Returns a sentence for each kind of credentials that several Secrets have. It names the Secrets, never a value.
+    #[must_use]
+    pub fn ambiguities(&self) -> Vec<String> {
+        KINDS.iter().filter_map(|kind| self.ambiguity(*kind)).collect()
+    }
+
+    fn ambiguity(&self, kind: Kind) -> Option<String> {
+        let fitting = |(name, values): (&String, &Values)| kind.fits(values).then(|| name.clone());
+        match &self.secrets.iter().filter_map(fitting).collect::<Vec<_>>()[..] {
+            [used, ignored, ..] => Some(format!(
+                "the Secrets {used} and {ignored} both have credentials of {}; {used} is used",
+                kind.shown()
+            )),
+            [] | [_] => None,
         }
-        Some(first)
+    }
+
+    /// Returns the first Secret, by name, with credentials of a kind.
+    pub(crate) fn secret(&self, kind: Kind) -> Option<&Values> {
+        self.secrets.values().find(|values| kind.fits(values))
     }
 
     /// Returns the values of a variable that holds a JSON object of strings; empty if it is not set.
@@ -182,16 +221,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("b/..2026");
         fs::create_dir_all(&data).unwrap();
-        fs::write(data.join("HF_TOKEN"), "secret\n").unwrap();
+        fs::write(data.join("AZ_CLIENT_ID"), "secret\n").unwrap();
         std::os::unix::fs::symlink("..2026", folder.path().join("b/..data")).unwrap();
-        std::os::unix::fs::symlink("..data/HF_TOKEN", folder.path().join("b/HF_TOKEN")).unwrap();
+        std::os::unix::fs::symlink("..data/AZ_CLIENT_ID", folder.path().join("b/AZ_CLIENT_ID")).unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
-        fs::write(folder.path().join("a/HF_TOKEN"), "first").unwrap();
+        fs::write(folder.path().join("a/AZ_CLIENT_ID"), "first").unwrap();
         fs::write(folder.path().join("a/binary"), [0xff]).unwrap();
         let access = Access::default().with_directory(folder.path()).unwrap();
-        assert_eq!(access.secrets["b"], values(&[("HF_TOKEN", "secret")]));
-        assert_eq!(access.secret(|key| key == "HF_TOKEN").unwrap()["HF_TOKEN"], "first");
-        assert_eq!(access.secret(|key| key == "AZ_CLIENT_ID"), None);
+        assert_eq!(access.secrets["b"], values(&[("AZ_CLIENT_ID", "secret")]));
+        assert_eq!(access.secret(Kind::Azure).unwrap()["AZ_CLIENT_ID"], "first");
+        assert_eq!(access.secret(Kind::S3), None);
+        assert_eq!(access.ambiguities(), ["the Secrets a and b both have credentials of Azure; a is used"]);
         assert!(!format!("{access:?}").contains("first"), "{access:?}");
     }
 

@@ -29,5 +29,4 @@ pub use credentials::Access;
 pub use error::FetchError;
 pub use fetch::{fetch, fetch_as};
 pub use limits::Limits;
-pub use size::shown as shown_size;
 pub use source::{check_uri, is_remote, plain_file, without_secrets};

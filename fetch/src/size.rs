@@ -2,7 +2,7 @@
 
 /// Returns a size with three digits and its unit, such as `12.4 GB`, in powers of 1000.
 #[must_use]
-pub fn shown(bytes: u64) -> String {
+pub(crate) fn shown(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1000 {
         return format!("{bytes} B");

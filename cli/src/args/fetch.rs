@@ -3,13 +3,29 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-Pods of a service whose storageUri begins with http:// or https:// run this in an init container.
-An archive (.zip, .tar, .tar.gz, .tgz) is unpacked into the directory; any other file is stored
-there under its own name. Nothing outside the directory is written. The next run resumes an
-interrupted download.
+Pods of a service with a storageUri of these schemes run this in an init container. Sixteen ranges are
+read at once, and the next run resumes an interrupted download at the byte. Nothing outside the
+directory is written.
 
-Example:
+A URI that names one object or file stores it under its own name; a single archive (.zip, .tar,
+.tar.gz, .tgz) is unpacked. A URI that names a prefix of a bucket stores all objects below it.
+
+Examples:
     weir fetch https://models.example.com/digits.zip /mnt/models
+    weir fetch 'https://models.example.com/model.pt#sha256:9f86d0…' /mnt/models
+    weir fetch s3://bucket/models/digits /mnt/models
+    AWS_ENDPOINT_URL=https://minio.example.com:9000 weir fetch s3://bucket/digits /mnt/models
+    weir fetch gs://kfserving-examples/models/sklearn/1.0/model /mnt/models
+    weir fetch https://ACCOUNT.blob.core.windows.net/CONTAINER/digits /mnt/models
+
+Credentials come from the directory of --credentials, then from the usual variables and files:
+    s3      AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, AWS_ROLE_ARN with
+            AWS_WEB_IDENTITY_TOKEN_FILE; AWS_REGION, AWS_ENDPOINT_URL, AWS_CA_BUNDLE
+    gs      GOOGLE_APPLICATION_CREDENTIALS, or the file of `gcloud auth application-default login`
+    Azure   AZURE_STORAGE_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, AZURE_CLIENT_ID
+            and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE
+Without any, public buckets are read, then those that the machine's own identity may read. HTTPS_PROXY,
+NO_PROXY and SSL_CERT_FILE apply to all. docs/storage.md has every form.
 
 Exit codes: 0 success, 1 the download failed, 2 the URI is not supported.";
 
@@ -17,11 +33,15 @@ Exit codes: 0 success, 1 the download failed, 2 the URI is not supported.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct FetchArgs {
-    /// URI of an archive or a file, beginning with http:// or https://.
+    /// URI of a file, an archive, or a prefix of a bucket: https://, http://, s3:// or gs://.
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
 
     /// Directory for the model; created if it does not exist.
     #[arg(value_name = "DIRECTORY")]
     pub(crate) directory: PathBuf,
+
+    /// Directory with mounted Secrets, as SECRET/KEY, whose keys are those that KServe reads. It may be missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) credentials: Option<PathBuf>,
 }

@@ -90,9 +90,9 @@ fn a_failed_download_is_reported_in_one_sentence() {
     assert_eq!(message, format!("error: {url}/missing.zip answered 404\n"));
     let (code, message) = fetch(&format!("{url}/broken.zip"), directory.path());
     assert_eq!((code, message.lines().count()), (Some(1), 1), "{message}");
-    let (code, message) = fetch("s3://models/digits", directory.path());
+    let (code, message) = fetch("hdfs://models/digits", directory.path());
     assert_eq!(code, Some(2));
-    assert!(message.contains("only http:// and https://"), "{message}");
+    assert!(message.contains("hdfs:// is not supported; copy the files to a bucket or a volume"), "{message}");
     let file = directory.path().join("file");
     fs::write(&file, b"").unwrap();
     let (code, message) = fetch(&format!("{url}/model.pt"), &file);

@@ -181,7 +181,7 @@ impl Task {
     async fn record_attempt(&mut self, attempt: Attempt) {
         match attempt {
             Attempt::Progressed(progress) => {
-                self.replica.download = Some(progress.to_string().into());
+                self.replica.download = Some(format!("fetched {progress}").into());
                 self.replica.failure = None;
             }
             Attempt::Began => self.replica.failure = None,

@@ -1,6 +1,6 @@
 //! Settings of Azure Blob Storage.
 
-use super::{Access, Values, first};
+use super::{Access, Kind, Values, first};
 
 /// Settings for the containers of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +52,6 @@ const NAMES: [(&str, &[&str]); 8] = [
     ("authority", &["AZURE_AUTHORITY_HOST"]),
 ];
 
-fn is_of_azure(key: &str) -> bool {
-    key.starts_with("AZ_") || key.starts_with("AZURE_")
-}
-
 fn canonical(layer: &Values) -> Values {
     let value = |(name, aliases): &(&str, &[&str])| {
         let value = aliases.iter().filter_map(|alias| layer.get(*alias)).find(|value| !value.is_empty());
@@ -71,7 +67,7 @@ impl AzureSettings {
     /// A clause with the name of the variable that is not valid.
     pub(crate) fn of(access: &Access) -> Result<Self, String> {
         let [parameters, entry] = access.storage_config()?;
-        let secret = access.secret(is_of_azure).cloned().unwrap_or_default();
+        let secret = access.secret(Kind::Azure).cloned().unwrap_or_default();
         let layers = [parameters, entry, secret, access.variables.clone()].map(|layer| canonical(&layer));
         Ok(Self {
             identity: layers.iter().find_map(of_layer).or_else(|| workload(&layers)).unwrap_or(AzureIdentity::Unknown),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Access, Values, first, flag, ini, read_text};
+use super::{Access, Kind, Values, first, flag, ini, read_text};
 use crate::web::Trust;
 
 /// Settings for the buckets of one service.
@@ -78,11 +78,6 @@ const NAMES: [(&str, &[&str]); 12] = [
     ("AWS_ENDPOINT_URL_STS", &["AWS_ENDPOINT_URL_STS"]),
 ];
 
-/// Returns true if a Secret with this key has credentials or settings of S3.
-fn is_of_s3(key: &str) -> bool {
-    key.starts_with("AWS_") || key.starts_with("S3_") || key.starts_with("s3-") || key.starts_with("awsA")
-}
-
 /// Returns the settings of one layer by their canonical names.
 fn canonical(layer: &Values) -> Values {
     let value = |(name, aliases): &(&str, &[&str])| {
@@ -100,7 +95,7 @@ impl S3Settings {
     /// A clause with the name of the setting that is not valid.
     pub(crate) fn of(access: &Access) -> Result<Self, String> {
         let [parameters, entry] = access.storage_config()?;
-        let secret = access.secret(is_of_s3).cloned().unwrap_or_default();
+        let secret = access.secret(Kind::S3).cloned().unwrap_or_default();
         let layers = [parameters, entry, secret, access.variables.clone(), profile(access)];
         let layers = layers.map(|layer| canonical(&layer));
         Ok(Self {

@@ -239,9 +239,8 @@ fn listing(source: &BucketSource, objects: Vec<ObjectMeta>) -> Result<Vec<Object
     Ok(found)
 }
 
-/// Returns true for the empty objects by which some tools mark directories. Their keys end with a slash, which the list
-/// does not show: an empty object is one of them if others are below it, or if it is the prefix itself. `objects` is
-/// sorted by key as services list them.
+/// Returns true for empty objects by which some tools mark directories: others are below them, or they are the prefix
+/// itself. `objects` is sorted by key as services list them.
 fn is_directory(object: &ObjectMeta, source: &BucketSource, objects: &[ObjectMeta]) -> bool {
     let key = object.location.as_ref();
     let is_above =

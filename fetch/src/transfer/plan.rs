@@ -38,6 +38,14 @@ struct Progress {
     missing: usize,
     /// Missing pieces that wait until a first answer shows that the store supports ranges.
     held: Vec<Piece>,
+    ranges: Ranges,
+}
+
+/// Support of ranges by the store of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ranges {
+    Untested,
+    Work,
 }
 
 /// Returns the number of counters that an object needs in the journal.
@@ -124,7 +132,7 @@ impl Plan {
         let missing = pieces.len();
         let held = if missing > 1 { pieces.split_off(1) } else { Vec::new() };
         self.queue.extend(pieces);
-        self.objects.push(Progress { missing, held });
+        self.objects.push(Progress { missing, held, ranges: Ranges::Untested });
     }
 
     /// Takes the next piece to read; `None` if none is waiting.
@@ -139,6 +147,7 @@ impl Plan {
 
     /// Releases the other pieces of an object whose store has answered with a range.
     pub(super) fn ranges_work(&mut self, object: usize) {
+        self.objects[object].ranges = Ranges::Work;
         for piece in std::mem::take(&mut self.objects[object].held).into_iter().rev() {
             self.queue.push_front(piece);
         }
@@ -148,7 +157,7 @@ impl Plan {
     /// ranges have worked before, so that other reads of the object are in flight.
     pub(super) fn stream(&mut self, piece: &Piece, object: &Object) -> Option<Piece> {
         let progress = &mut self.objects[piece.object];
-        if progress.missing != progress.held.len() + 1 {
+        if progress.ranges == Ranges::Work {
             return None;
         }
         progress.missing = 1;

@@ -43,9 +43,18 @@ impl HttpService for Service {
             return answer.map_err(|_| ()).and_then(|answer| answer.map_err(|_| ())).map_err(|()| unanswered());
         }
         let wants_range = request.headers().contains_key(header::RANGE);
+        let is_list =
+            request.uri().query().is_some_and(|query| query.contains("list-type=2") || query.contains("comp=list"));
         let response = self.send(request).await?;
         match response.status() {
             StatusCode::OK if wants_range => Err(HttpError::new(HttpErrorKind::Unknown, IgnoredRange)),
+            status if status.is_success() && is_list => {
+                let response: http::Response<reqwest::Body> = response.into();
+                let (parts, body) = into_response(response).into_parts();
+                let list = http_body_util::BodyExt::collect(body).await?.to_bytes();
+                let list = without_directories(&String::from_utf8_lossy(&list));
+                Ok(HttpResponse::from_parts(parts, list.into()))
+            }
             status if status.is_success() => {
                 let response: http::Response<reqwest::Body> = response.into();
                 Ok(into_response(response))
@@ -89,6 +98,33 @@ fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
 /// Returns true for the hosts at which clouds say who a machine or pod is.
 fn is_metadata(host: &str) -> bool {
     host == "metadata.google.internal" || host == "metadata" || host.starts_with("169.254.")
+}
+
+/// Removes the objects of a list whose keys end with a slash, by which some tools mark directories. `object_store` would
+/// drop the slash, so that they look like files.
+fn without_directories(list: &str) -> String {
+    let list = without_marked(list, ("<Contents>", "</Contents>"), "/</Key>");
+    without_marked(&list, ("<Blob>", "</Blob>"), "/</Name>")
+}
+
+/// Removes the elements that contain a mark.
+fn without_marked(list: &str, (start, end): (&str, &str), mark: &str) -> String {
+    let mut kept = String::with_capacity(list.len());
+    let mut rest = list;
+    while let Some((before, from)) = rest.split_once(start) {
+        kept.push_str(before);
+        let Some((element, after)) = from.split_once(end) else {
+            kept.push_str(start);
+            rest = from;
+            break;
+        };
+        if !element.contains(mark) {
+            kept.extend([start, element, end]);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
 }
 
 /// Reads what the service says about a refusal.
@@ -141,6 +177,15 @@ fn is_word(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_of_directories_are_no_objects() {
+        let list = "<R><Contents><Key>a/</Key><Size>0</Size></Contents><Contents><Key>a/b</Key></Contents></R>";
+        assert_eq!(without_directories(list), "<R><Contents><Key>a/b</Key></Contents></R>");
+        let list = "<R><Blob><Name>a/</Name></Blob><Blob><Name>b</Name></Blob><Blob><Name>cut";
+        assert_eq!(without_directories(list), "<R><Blob><Name>b</Name></Blob><Blob><Name>cut");
+        assert_eq!(without_directories("<R></R>"), "<R></R>");
+    }
 
     #[test]
     fn codes_are_found() {
