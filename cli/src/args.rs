@@ -11,6 +11,7 @@ mod price;
 mod range;
 mod simulate;
 mod status;
+mod storage_initializer;
 mod up;
 
 use clap::{Parser, Subcommand};

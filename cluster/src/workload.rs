@@ -61,6 +61,10 @@ impl Storage {
     /// Default path of a model in a container.
     pub const MOUNT_PATH: &'static str = "/mnt/models";
 
+    /// Beginning of the URI of a model whose store is named by an entry of the Secret `storage-config`, as in KServe.
+    /// The entry has the scheme and, unless the rest of the URI begins with it, the bucket.
+    pub const OF_CONFIG: &'static str = "<scheme-placeholder>://";
+
     /// Separator in a URI between the path of local files and a hash of their state.
     const STATE: &'static str = "#files:";
 

@@ -55,14 +55,78 @@ pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
 /// Names of further resources that count as GPUs, a JSON list.
 pub(crate) const GPU_RESOURCE_TYPES: &str = "serving.kserve.io/gpu-resource-types";
 
-/// KServe's annotations of a service that affect its pods.
-pub(crate) const SHAPING_OF_PODS: [&str; 2] = [READ_ONLY, GPU_RESOURCE_TYPES];
+/// Secret with the credentials for models, in place of those of the ServiceAccount and of `storage-config`.
+pub(crate) const STORAGE_SECRET: &str = "serving.kserve.io/storageSecretName";
+
+/// KServe's annotations about S3, which a service may set as well as its ServiceAccount.
+pub(crate) const S3: [&str; 8] = [
+    "serving.kserve.io/s3-endpoint",
+    "serving.kserve.io/s3-usehttps",
+    "serving.kserve.io/s3-region",
+    "serving.kserve.io/s3-verifyssl",
+    "serving.kserve.io/s3-usevirtualbucket",
+    "serving.kserve.io/s3-useanoncredential",
+    "serving.kserve.io/s3-cabundle",
+    "serving.kserve.io/s3-cabundle-configmap",
+];
+
+/// CPU limit of the init container that fetches a model, a quantity.
+pub(crate) const INITIALIZER_CPU: &str = "weir.dev/storage-initializer-cpu";
+/// Memory limit of the init container that fetches a model, a quantity.
+pub(crate) const INITIALIZER_MEMORY: &str = "weir.dev/storage-initializer-memory";
+/// Disk that the init container that fetches a model requests, a quantity.
+pub(crate) const INITIALIZER_DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
+/// Image of the init container that fetches a model.
+pub(crate) const INITIALIZER_IMAGE: &str = "weir.dev/storage-initializer-image";
+
+/// Annotations of a service that affect its pods and are copied to them.
+pub(crate) const SHAPING_OF_PODS: [&str; 15] = [
+    READ_ONLY,
+    GPU_RESOURCE_TYPES,
+    STORAGE_SECRET,
+    S3[0],
+    S3[1],
+    S3[2],
+    S3[3],
+    S3[4],
+    S3[5],
+    S3[6],
+    S3[7],
+    INITIALIZER_CPU,
+    INITIALIZER_MEMORY,
+    INITIALIZER_DISK,
+    INITIALIZER_IMAGE,
+];
+
+/// Annotation of KServe's pods whose model is in a store that `model.storage` names.
+pub(crate) const STORAGE_SPEC: &str = "internal.serving.kserve.io/storage-spec";
+/// Annotation of KServe's pods with the key of `model.storage`.
+pub(crate) const STORAGE_SPEC_KEY: &str = "internal.serving.kserve.io/storage-spec-key";
+/// Annotation of KServe's pods with the parameters of `model.storage`, as JSON.
+pub(crate) const STORAGE_SPEC_PARAMETERS: &str = "internal.serving.kserve.io/storage-spec-param";
+/// Annotation of pods with the `storageContainerName` of their predictor.
+pub(crate) const STORAGE_CONTAINER: &str = "internal.serving.kserve.io/storage-container-name";
 
 /// Prefix of KServe's annotations.
 pub(crate) const KSERVE: &str = "serving.kserve.io/";
 
 /// KServe's annotations of services that Weir reads.
-pub(crate) const KSERVE_READ: [&str; 5] = [AUTOSCALER_CLASS, STOP, DISABLE_AUTO_UPDATE, MODE, GPU_RESOURCE_TYPES];
+pub(crate) const KSERVE_READ: [&str; 14] = [
+    AUTOSCALER_CLASS,
+    STOP,
+    DISABLE_AUTO_UPDATE,
+    MODE,
+    GPU_RESOURCE_TYPES,
+    STORAGE_SECRET,
+    S3[0],
+    S3[1],
+    S3[2],
+    S3[3],
+    S3[4],
+    S3[5],
+    S3[6],
+    S3[7],
+];
 
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
@@ -104,7 +168,7 @@ pub(crate) const OF_COMPONENTS: [&str; 5] =
     [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME, STORAGE_DIGEST];
 
 /// All annotations of Weir; any other with its prefix is an error.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
+pub(crate) const WEIR_ANNOTATIONS: [&str; 18] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
@@ -119,6 +183,10 @@ pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
     ROLLBACK_WINDOW,
     MIRROR,
     CONTROL_ROUTES,
+    INITIALIZER_CPU,
+    INITIALIZER_MEMORY,
+    INITIALIZER_DISK,
+    INITIALIZER_IMAGE,
 ];
 
 /// Prefix of Weir's annotations.

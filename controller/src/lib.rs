@@ -52,5 +52,5 @@ pub use source::{Propagation, Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
     AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme, Validated, Variant,
-    uri_of_variable, validate, validate_runtime,
+    uri_of_store, uri_of_variable, validate, validate_runtime,
 };

@@ -8,8 +8,8 @@ mod tests;
 
 use k8s_openapi::api::core::v1::Container;
 use weir_cluster::Workload;
-use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
+use weir_crds::{ServingRuntimeSpec, StorageContainer};
 
 pub(crate) use built_in::CUDA;
 pub use server_type::ServerType;
@@ -17,9 +17,12 @@ pub use server_type::ServerType;
 /// Name of the built-in runtime, and of the chart's ClusterServingRuntime.
 pub(crate) const BUILT_IN: &str = "weir-libtorch";
 
-/// All declared runtimes, followed by the built-in one if it is included.
+/// All declared runtimes, followed by the built-in one if it is included, and the declared storage containers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Runtimes(Vec<Runtime>);
+pub struct Runtimes {
+    runtimes: Vec<Runtime>,
+    storage_containers: Vec<StorageContainer>,
+}
 
 /// A ServingRuntime or ClusterServingRuntime.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,19 +66,31 @@ impl Runtimes {
         if !declared.iter().any(replaces) {
             declared.push(built_in);
         }
-        Self(declared)
+        Self::declared(declared)
     }
 
     /// Returns the declared runtimes alone, for an installation that declares Weir's runtime itself.
     #[must_use]
     pub fn declared(declared: Vec<Runtime>) -> Self {
-        Self(declared)
+        Self { runtimes: declared, storage_containers: Vec::new() }
+    }
+
+    /// Adds the containers that fetch models, in the order in which they are tried.
+    #[must_use]
+    pub fn with_storage_containers(self, storage_containers: Vec<StorageContainer>) -> Self {
+        Self { storage_containers, ..self }
+    }
+
+    /// Returns the containers that fetch models.
+    #[must_use]
+    pub fn storage_containers(&self) -> &[StorageContainer] {
+        &self.storage_containers
     }
 
     /// Returns all runtimes, a built-in one last.
     #[must_use]
     pub fn as_slice(&self) -> &[Runtime] {
-        &self.0
+        &self.runtimes
     }
 
     /// Chooses the runtime for a model by KServe's rules: the named one, or else the best one that allows
@@ -93,8 +108,8 @@ impl Runtimes {
     /// Returns the runtimes that a namespace can use, its own first.
     fn usable<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Runtime> + use<'a> {
         let own = Scope::Namespace(namespace.to_owned());
-        let own = self.0.iter().filter(move |runtime| runtime.scope == own);
-        let shared = self.0.iter().filter(|r| r.scope == Scope::Cluster);
+        let own = self.runtimes.iter().filter(move |runtime| runtime.scope == own);
+        let shared = self.runtimes.iter().filter(|r| r.scope == Scope::Cluster);
         own.chain(shared)
     }
 }

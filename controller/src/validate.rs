@@ -13,6 +13,7 @@ mod predictor;
 mod route;
 mod runtime;
 mod runtime_arguments;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tracing;
@@ -32,8 +33,8 @@ use error_list::ErrorList;
 
 pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
-pub use predictor::{STORAGE_URI, uri_of_variable};
 pub use runtime::validate_runtime;
+pub use storage::{STORAGE_URI, uri_of_store, uri_of_variable};
 pub use url_scheme::UrlScheme;
 pub use validated::{AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Validated, Variant};
 

@@ -9,12 +9,16 @@ pub struct Definition {
     pub yaml: &'static str,
 }
 
-/// The definitions of all three kinds. `make generate` writes them from the types.
-pub const DEFINITIONS: [Definition; 3] = [
+/// The definitions of all four kinds. `make generate` writes them from the types.
+pub const DEFINITIONS: [Definition; 4] = [
     Definition { name: "inferenceservices.serving.kserve.io", yaml: include_str!("../yaml/inferenceservices.yaml") },
     Definition { name: "servingruntimes.serving.kserve.io", yaml: include_str!("../yaml/servingruntimes.yaml") },
     Definition {
         name: "clusterservingruntimes.serving.kserve.io",
         yaml: include_str!("../yaml/clusterservingruntimes.yaml"),
+    },
+    Definition {
+        name: "clusterstoragecontainers.serving.kserve.io",
+        yaml: include_str!("../yaml/clusterstoragecontainers.yaml"),
     },
 ];

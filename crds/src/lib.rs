@@ -1,5 +1,5 @@
 //! The Kubernetes API types of Weir: KServe's `InferenceService` (`serving.kserve.io/v1beta1`),
-//! `ServingRuntime` and `ClusterServingRuntime` (`v1alpha1`), with the same JSON names.
+//! `ServingRuntime`, `ClusterServingRuntime` and `ClusterStorageContainer` (`v1alpha1`), with the same JSON names.
 //!
 //! The types contain what the user wrote. [`with_defaults`] fills in omitted fields, [`unsupported`] lists the fields
 //! of KServe that Weir does not honour, and [`read`] turns YAML into objects or into [`Diagnostic`]s. `yaml/` contains
@@ -21,6 +21,7 @@ mod yaml;
 
 pub mod inference_service;
 pub mod serving_runtime;
+pub mod storage_container;
 
 pub use constants::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE, GROUP, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER};
 pub use defaults::with_defaults;
@@ -31,4 +32,5 @@ pub use quantity::quantity_value;
 pub use read::{Incomplete, Manifest, Object, Reading, read, read_all};
 pub use serving_runtime::{ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec};
 pub use spans::Spans;
+pub use storage_container::{ClusterStorageContainer, StorageContainer, storage_container_definition};
 pub use support::{Effect, SET_FOR_ALL_VARIANTS, Unsupported, unsupported, unsupported_in_runtime};

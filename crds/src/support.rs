@@ -3,7 +3,7 @@
 
 use crate::constants::SERVING_CONTAINER;
 use crate::inference_service::{
-    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric, StorageUri,
+    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
 };
 use crate::serving_runtime::ServingRuntimeSpec;
 
@@ -29,11 +29,8 @@ pub enum Effect {
 
 use Effect::{Ignored, Refused};
 
-/// Storage schemes of KServe that Weir cannot fetch.
-const SCHEMES: [&str; 5] = ["hdfs://", "webhdfs://", "oci://", "oci+native://", "oci+fetch://"];
-
 /// Annotations that Weir ignores.
-const ANNOTATIONS: [(&str, Effect, &str); 14] = [
+const ANNOTATIONS: [(&str, Effect, &str); 13] = [
     ("autoscaling.knative.dev/class", Ignored, "Weir uses its own autoscaling algorithm"),
     ("autoscaling.knative.dev/metric-aggregation-algorithm", Ignored, "Weir uses its own autoscaling algorithm"),
     ("autoscaling.knative.dev/panic-threshold-percentage", Ignored, "Weir uses its own autoscaling algorithm"),
@@ -55,7 +52,6 @@ const ANNOTATIONS: [(&str, Effect, &str); 14] = [
     ),
     ("serving.kserve.io/nodegroup", Ignored, "models are not cached by node groups"),
     ("serving.kserve.io/storage-initializer-uid", Ignored, "models are fetched by the pod's own user"),
-    ("serving.kserve.io/storageSecretName", Ignored, "models are fetched without credentials"),
 ];
 
 /// Lists the given fields of a service that Weir does not honour, in the order of the manifest.
@@ -143,23 +139,15 @@ impl Found {
         for (name, framework) in predictor.frameworks() {
             self.framework(&format!("{path}.{name}"), framework);
         }
-        self.storage_uris(&format!("{path}.storageUris"), &predictor.storage_uris);
-        self.given(
-            &predictor.storage_container_name,
-            &format!("{path}.storageContainerName"),
-            Refused,
-            "Weir fetches models itself",
-        );
         self.given(&predictor.worker_spec, &format!("{path}.workerSpec"), Refused, ONE_POD);
         self.component(path, &predictor.component);
     }
 
     fn framework(&mut self, path: &str, framework: &Framework) {
-        if let Some(uri) = &framework.storage_uri {
-            self.scheme(format!("{path}.storageUri"), uri);
+        if let Some(storage) = &framework.storage {
+            let reason = "it is for ModelMesh only";
+            self.given(&storage.schema_path, &format!("{path}.storage.schemaPath"), Ignored, reason);
         }
-        let reason = "use storageUri instead";
-        self.given(&framework.storage, &format!("{path}.storage"), Refused, reason);
         if framework.confidential.as_ref().is_some_and(|model| model.enabled) {
             let reason = "encrypted models are not supported";
             self.add(format!("{path}.confidential"), Refused, reason);
@@ -168,26 +156,6 @@ impl Found {
             let reason =
                 "the serving container is always called kserve-container, and the model has the service's name";
             self.add(format!("{path}.name"), Ignored, reason);
-        }
-    }
-
-    /// Checks `storageUris`. A single URI at the model path has the same meaning as `storageUri`; runtimes do not look
-    /// for models elsewhere.
-    fn storage_uris(&mut self, path: &str, uris: &[StorageUri]) {
-        match uris {
-            [] => {}
-            [uri] if uri.is_at_model_path() => self.scheme(format!("{path}[0].uri"), &uri.uri),
-            [_] => {
-                let reason = "a model is always mounted at /mnt/models: omit mountPath or set it to that";
-                self.add(format!("{path}[0].mountPath"), Refused, reason);
-            }
-            _ => self.add(path, Refused, "only a single storageUri is supported"),
-        }
-    }
-
-    fn scheme(&mut self, field: String, uri: &str) {
-        if SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
-            self.add(field, Refused, "Weir cannot fetch this scheme");
         }
     }
 

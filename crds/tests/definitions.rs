@@ -7,7 +7,7 @@ use std::path::Path;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
 use kube::CustomResourceExt;
-use weir_crds::{ClusterServingRuntime, DEFINITIONS, InferenceService, ServingRuntime};
+use weir_crds::{ClusterServingRuntime, DEFINITIONS, InferenceService, ServingRuntime, storage_container_definition};
 
 /// Maximum size in bytes of an object's annotations in Kubernetes. Client-side `kubectl apply` stores the whole
 /// manifest in one annotation.
@@ -17,11 +17,12 @@ const PREFACE: &str = "\
 # Generated from the types of weir-crds; `make generate` rewrites it.
 ";
 
-fn generated() -> [(&'static str, CustomResourceDefinition); 3] {
+fn generated() -> [(&'static str, CustomResourceDefinition); 4] {
     [
         ("inferenceservices", InferenceService::crd()),
         ("servingruntimes", ServingRuntime::crd()),
         ("clusterservingruntimes", ClusterServingRuntime::crd()),
+        ("clusterstoragecontainers", storage_container_definition()),
     ]
 }
 

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use weir_controller::UrlScheme;
 
 use super::LimitArgs;
 use super::domain::domain;
 use super::price::price;
+use super::storage_initializer::{resources, variable};
 
 const GATEWAY: &str = "\
 The gateway finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG.
@@ -69,6 +71,21 @@ pub(crate) struct ControllerArgs {
     /// Image of this program, which downloads models in init containers [default: the weir image of this version].
     #[arg(long, value_name = "IMAGE", env = "WEIR_IMAGE")]
     pub(crate) image: Option<String>,
+
+    /// Resources of the init containers that download models, as JSON with `requests` and `limits` [default: 100m CPU and
+    /// 100Mi of memory, at most 1 CPU and 1Gi].
+    #[arg(long, value_name = "JSON", value_parser = resources, help_heading = "Downloads of models")]
+    pub(crate) storage_initializer_resources: Option<ResourceRequirements>,
+
+    /// Environment variable of the init containers that download models, such as HTTPS_PROXY=http://proxy:3128;
+    /// repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, help_heading = "Downloads of models")]
+    pub(crate) storage_initializer_env: Vec<(String, String)>,
+
+    /// ConfigMap in the services' namespaces whose key cabundle.crt has the certificates of private authorities, by
+    /// which downloads trust servers [default: none].
+    #[arg(long, value_name = "NAME", help_heading = "Downloads of models")]
+    pub(crate) storage_initializer_ca_bundle: Option<String>,
 
     /// PriorityClass of pods that set none. It must exist [default: none].
     #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]

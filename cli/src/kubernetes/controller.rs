@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use weir_cluster_kubernetes::{Client, Options};
+use weir_cluster_kubernetes::{Client, FetchOptions, Options};
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Platform, Source};
 use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
@@ -59,7 +59,14 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
     let common = connect::options(&args.process, name);
     // The chart sets an empty variable if there is no value.
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let default = common.fetch.clone();
+    let fetch = FetchOptions {
+        resources: args.storage_initializer_resources.clone().unwrap_or(default.resources),
+        env: args.storage_initializer_env.iter().cloned().collect(),
+        ca_bundle: named(&args.storage_initializer_ca_bundle),
+    };
     Options {
+        fetch,
         weir_image: named(&args.image).unwrap_or(common.weir_image),
         priority_class: named(&args.priority_class),
         ..common

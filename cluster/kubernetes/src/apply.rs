@@ -21,7 +21,10 @@ use crate::api::{find, of_service, put, remove};
 use crate::drift::{Existing, Kind, ObjectState, WrittenObjects};
 use crate::generation::generation;
 use crate::name_claim::{NameClaim, claim_name};
-use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of};
+use crate::objects::{
+    CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of,
+    without_image_volumes,
+};
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
@@ -150,11 +153,13 @@ impl Kubernetes {
         let owner = state.owner.reference();
         let pod = self.keep(kept, stored.as_ref(), owner.as_ref()).await?;
         let objects = RevisionObjects::of(workload, pod, owner.as_ref())?;
+        let explained = |error| explained(error, workload);
         let of = (workload.revision.service(), &state.existing);
         let (service, deployment) = tokio::try_join!(
             self.put_unless_same(&state.apis.services, of, &objects.service),
             self.put_deployment(state, workload, &objects.deployment),
-        )?;
+        )
+        .map_err(explained)?;
         Ok(writes::RevisionMarks { name: workload.revision.as_str().into(), service, deployment })
     }
 
@@ -240,5 +245,13 @@ impl Kubernetes {
         let deployments = retired(Kind::Deployment).map(|name| remove(&state.apis.deployments, name));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
         Ok(())
+    }
+}
+
+/// Returns a refusal with what to do, where the API server's message does not say what it lacks.
+fn explained(error: ClusterError, workload: &Workload) -> ClusterError {
+    match without_image_volumes(&workload.storage, &error.to_string()) {
+        Some(because) => ClusterError::refused(&workload.revision, because),
+        None => error,
     }
 }

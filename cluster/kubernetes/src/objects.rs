@@ -16,7 +16,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceName, Workload};
 
 pub use complete::check_storage_uri;
-pub(crate) use complete::{Enforced, PodContext, complete, gpus, has_gpu};
+pub(crate) use complete::{
+    CREDENTIALS, Enforced, ModelAccount, PodContext, complete, gpus, has_gpu, is_fetched, without_image_volumes,
+};
 pub(crate) use controller_revision::{KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name};
 use deployment::deployment;
 pub use owned::revision_of;

@@ -1,5 +1,6 @@
 //! Options of the connection to a cluster.
 
+use crate::fetch_options::FetchOptions;
 use crate::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
@@ -19,6 +20,8 @@ pub struct Options {
     pub scope: WatchScope,
     /// Image of the program `weir`, used to fetch models.
     pub weir_image: String,
+    /// Init containers that fetch models.
+    pub fetch: FetchOptions,
     /// PriorityClass of pods that name none; None to set no class.
     pub priority_class: Option<String>,
     /// Only namespace whose services are managed; None for all namespaces.
@@ -56,6 +59,7 @@ impl Default for Options {
             cluster_domain: "cluster.local".to_owned(),
             scope: WatchScope::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
+            fetch: FetchOptions::default(),
             priority_class: None,
             watched: None,
             process: "weir".to_owned(),

@@ -22,7 +22,7 @@ pub const WATCH_SECONDS: u32 = 60;
 /// Growing pauses that become short again only after an attempt that made progress. kube resets a backoff at each
 /// event, and every attempt begins with an event before the API server has answered, so kube's rule would never let
 /// pauses grow.
-pub(crate) struct WatchPauses {
+pub struct WatchPauses {
     next: Duration,
     /// Events since the last pause.
     events: u32,

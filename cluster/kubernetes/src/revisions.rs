@@ -10,8 +10,8 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::find;
 use crate::objects::{
-    CONTROLLER, KeptRevision, PodContext, check_owner, complete, controller_revision, is_inference_service, kept,
-    rollout, rollout_name,
+    CONTROLLER, KeptRevision, check_owner, complete, controller_revision, is_inference_service, kept, rollout,
+    rollout_name,
 };
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
@@ -112,8 +112,7 @@ impl Kubernetes {
         match existing {
             Some(existing) => same(existing, &wanted),
             None => {
-                let context =
-                    PodContext { enforced: self.enforced(wanted.revision.service()).await?, service: owner.metadata() };
+                let context = self.pod_context(&wanted, owner).await?;
                 Ok(Some(KeptRevision { pod: complete(&wanted, &self.options, &context)?, stored: wanted }))
             }
         }

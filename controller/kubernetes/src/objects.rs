@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 use weir_cluster::ServiceName;
 use weir_cluster_kubernetes::{Edit, WatchCache};
 use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
+use weir_crds::StorageContainer;
 
 use crate::object::WatchedService;
 use crate::orphans::Orphans;
@@ -21,6 +22,10 @@ pub(crate) enum Change {
     Service(Event<DynamicObject>),
     /// Event of a runtime of this kind.
     Runtime(Kind, Event<DynamicObject>),
+    /// Event of a ClusterStorageContainer.
+    StorageContainer(Event<DynamicObject>),
+    /// ClusterStorageContainers cannot be watched, as without their definition.
+    NoStorageContainers,
 }
 
 /// Objects that the watches have shown.
@@ -30,6 +35,7 @@ pub(crate) struct Objects {
     services: WatchCache<WatchedService>,
     runtimes: WatchCache<WatchedRuntime>,
     cluster_runtimes: WatchCache<WatchedRuntime>,
+    storage_containers: WatchCache<StorageContainer>,
     /// Statuses that changed since they were last published; None for a deleted service.
     unpublished: BTreeMap<ServiceName, Option<WatchedStatus>>,
     /// Services deleted since the last publication whose objects are to stay.
@@ -47,6 +53,7 @@ impl Objects {
             services: WatchCache::default(),
             runtimes: WatchCache::default(),
             cluster_runtimes: WatchCache::default(),
+            storage_containers: WatchCache::default(),
             unpublished: BTreeMap::new(),
             orphans: Orphans::default(),
             is_outdated: true,
@@ -76,14 +83,23 @@ impl Objects {
                 runtimes.take(event, |object, before| kind.read(object, before));
                 self.is_outdated = true;
             }
+            Change::StorageContainer(event) => {
+                self.storage_containers
+                    .take(event, |object, _| StorageContainer::read(object.metadata.name.as_deref()?, &object.data));
+                self.is_outdated = true;
+            }
+            Change::NoStorageContainers => {
+                // A complete list without an object.
+                self.storage_containers.take(Event::<DynamicObject>::Init, |_, _| None);
+                self.storage_containers.take(Event::<DynamicObject>::InitDone, |_, _| None);
+                self.is_outdated = true;
+            }
         }
     }
 
     /// Returns the declaration once everything that existed at the start is known; None if it has not changed.
     pub(crate) fn declaration(&mut self) -> Option<Declaration> {
-        let is_complete =
-            self.services.is_complete() && self.runtimes.is_complete() && self.cluster_runtimes.is_complete();
-        if !is_complete || !std::mem::take(&mut self.is_outdated) {
+        if !self.is_complete() || !std::mem::take(&mut self.is_outdated) {
             return None;
         }
         let services = self.services.values().map(|seen| {
@@ -91,7 +107,8 @@ impl Objects {
             (service.name.clone(), service)
         });
         let runtimes = self.all_runtimes().filter_map(|seen| seen.runtime.clone());
-        let runtimes = Runtimes::declared(runtimes.collect());
+        let containers = self.storage_containers.values().cloned().collect();
+        let runtimes = Runtimes::declared(runtimes.collect()).with_storage_containers(containers);
         let last = &self.last;
         self.last = Declaration::new(services.collect(), runtimes, last, &self.platform);
         Some(self.with_errors())
@@ -107,6 +124,11 @@ impl Objects {
     /// Moves the new orphaned services into the known ones.
     pub(crate) fn publish_orphans(&mut self, orphans: &mut Orphans) {
         orphans.extend(&mut self.orphans);
+    }
+
+    fn is_complete(&self) -> bool {
+        let of_runtimes = self.runtimes.is_complete() && self.cluster_runtimes.is_complete();
+        self.services.is_complete() && of_runtimes && self.storage_containers.is_complete()
     }
 
     fn note_status(&mut self, edit: Edit<WatchedService>) {

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, ServiceName};
 use weir_cluster_kubernetes::{KnownServices, Kubernetes};
 use weir_controller::{ControllerError, Declaration, Event, History, Platform, Propagation, Source, Stored};
-use weir_crds::{InferenceService, InferenceServiceStatus};
+use weir_crds::{InferenceService, InferenceServiceStatus, StorageContainer};
 
 use crate::events::EventWriter;
 use crate::history::Histories;
@@ -40,7 +40,7 @@ pub struct KubernetesSource {
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
-/// Lookup of InferenceServices in the latest declaration, with which `weir_cluster_kubernetes` saves requests to the
+/// Lookup of declared objects in the latest declaration, with which `weir_cluster_kubernetes` saves requests to the
 /// API server.
 struct DeclaredServices(watch::Receiver<Arc<Declaration>>);
 
@@ -49,6 +49,10 @@ impl KnownServices for DeclaredServices {
         let declaration = self.0.borrow();
         let declared = declaration.services.get(service)?;
         Some(declared.service.metadata().clone())
+    }
+
+    fn storage_containers(&self) -> Vec<StorageContainer> {
+        self.0.borrow().runtimes.storage_containers().to_vec()
     }
 }
 

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use futures_util::future;
 use futures_util::stream::{BoxStream, SelectAll, StreamExt, select_all};
 use kube::api::{Api, ApiResource};
 use kube::core::DynamicObject;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use weir_cluster_kubernetes::{WATCH_SECONDS, retried};
+use weir_cluster_kubernetes::{WATCH_SECONDS, WatchPauses, retried};
 use weir_controller::Declaration;
-use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
+use weir_crds::{ClusterServingRuntime, ClusterStorageContainer, InferenceService, ServingRuntime};
 
 use crate::objects::{Change, Objects};
 use crate::orphans::Orphans;
@@ -75,7 +77,46 @@ fn changes(client: &Client, namespace: Option<&str>) -> SelectAll<BoxStream<'sta
     let runtimes = runtimes.map(|event| Change::Runtime(Kind::ServingRuntime, event));
     let shared = events(of::<ClusterServingRuntime>(client, None));
     let shared = shared.map(|event| Change::Runtime(Kind::ClusterServingRuntime, event));
-    select_all([services.boxed(), runtimes.boxed(), shared.boxed()])
+    let containers = storage_containers(of::<ClusterStorageContainer>(client, None));
+    select_all([services.boxed(), runtimes.boxed(), shared.boxed(), containers])
+}
+
+/// Watches the ClusterStorageContainers. Without the right, or without their definition, which Helm does not add to an
+/// installation, none is assumed to exist, and one log line says so.
+fn storage_containers(api: Api<DynamicObject>) -> BoxStream<'static, Change> {
+    let config = Config::default().timeout(WATCH_SECONDS);
+    let events = watcher(api, config).backoff(WatchPauses::default());
+    let mut is_logged = false;
+    let changes = events.filter_map(move |event| {
+        let change = match event {
+            Ok(event) => {
+                is_logged &= matches!(event, Event::Init);
+                Some(Change::StorageContainer(event))
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_logged, true) {
+                    tracing::warn!(%error, "cannot watch ClusterStorageContainers, which may fetch models: apply the definitions of Weir's chart, and give Weir's ServiceAccount this right, as the chart does");
+                }
+                is_missing(&error).then_some(Change::NoStorageContainers)
+            }
+        };
+        future::ready(change)
+    });
+    changes.boxed()
+}
+
+/// Returns true if the API server has no such kind, or does not let this process read it.
+fn is_missing(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => matches!(status.code, 403 | 404),
+        watcher::Error::InitialListFailed(_)
+        | watcher::Error::WatchStartFailed(_)
+        | watcher::Error::WatchFailed(_)
+        | watcher::Error::NoResourceVersion => false,
+    }
 }
 
 /// Returns the untyped API of one kind, so that an invalid object does not spoil the list.

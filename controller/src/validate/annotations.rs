@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{ControlRoutes, Tag};
-use weir_crds::InferenceService;
+use weir_crds::{InferenceService, quantity_value};
 
 use super::error_list::ErrorList;
 use crate::annotations::{self as names, Reader};
@@ -36,6 +36,10 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
     reader.read(names::READ_ONLY, "`true` or `false`", names::truth);
     let expected = "a JSON list of names, such as [\"example.com/npu\"]";
     reader.read(names::GPU_RESOURCE_TYPES, expected, resource_types);
+    for name in [names::INITIALIZER_CPU, names::INITIALIZER_MEMORY, names::INITIALIZER_DISK] {
+        let is_positive = |text: &str| quantity_value(text).filter(|amount| *amount > 0.0).map(drop);
+        reader.read(name, "a quantity above 0, such as 500m or 4Gi", is_positive);
+    }
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let annotations = ServiceAnnotations {
         is_stopped: is_stopped(&mut reader),

@@ -1,45 +1,22 @@
 //! Validation of a predictor: its pod and its model.
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use weir_cluster::{ControlRoutes, ReadyCall, Storage, Tag, Workload};
+use weir_cluster::{ControlRoutes, ReadyCall, Storage, Tag};
 use weir_crds::inference_service::{Model, Predictor, Protocol};
-use weir_fetch::without_secrets;
 
 use super::error_list::ErrorList;
 use super::validated::{ManifestIdentity, Variant};
-use super::{Context, annotations, component, manifest, model_place, pods, runtime_arguments};
-use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
+use super::{Context, annotations, component, manifest, model_place, pods, runtime_arguments, storage};
+use crate::annotations::CONTROL_ROUTES;
 use crate::field_error::Cure;
 use crate::pod;
 use crate::runtimes::{Runtime, Scope, ServerType};
-
-/// Variable of a custom container with the URI of the model to mount, as in KServe.
-pub const STORAGE_URI: &str = "STORAGE_URI";
 
 /// Variable of a custom container with the protocol that it speaks, as in KServe.
 const PROTOCOL: &str = "PROTOCOL";
 
 /// Variables that a container must not set, because they change which code the runtime loads.
 const BLOCKED: [&str; 1] = ["PYTHONPATH"];
-
-/// Schemes of storage URIs. `weir_crds::unsupported` refuses the ones that Weir does not fetch.
-const SCHEMES: [&str; 13] = [
-    "gs://",
-    "s3://",
-    "pvc://",
-    "file://",
-    "https://",
-    "http://",
-    "hf://",
-    "hdfs://",
-    "webhdfs://",
-    "oci://",
-    "oci+native://",
-    "oci+fetch://",
-    "modelscope://",
-];
 
 /// Reads a predictor with its defaults; None after an error that leaves no pod.
 pub(super) fn read(
@@ -64,7 +41,7 @@ pub(super) fn variant(
     predictor: &Predictor,
     errors: &mut ErrorList,
 ) -> Option<Variant> {
-    storage_uris(path, predictor, errors);
+    storage::check_listed(path, predictor, errors);
     variables(path, &predictor.pod, errors);
     let containers = predictor.pod.containers.len();
     match (&predictor.model, predictor.frameworks().count(), containers) {
@@ -87,10 +64,7 @@ fn of_model(
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     let (pod_path, path) = (path, format!("{path}.model"));
-    let uri = model.framework.storage_uri.as_deref();
-    if let Some(uri) = uri {
-        scheme(&format!("{path}.storageUri"), uri, errors);
-    }
+    let given = storage::of_model(context, pod_path, (predictor, model), errors);
     env(&path, &model.framework.container, errors);
     let written = manifest::identity(context, predictor);
     let Some(runtime) = runtime(context, &path, model, errors) else {
@@ -101,7 +75,6 @@ fn of_model(
     if let Some(server) = runtime.server {
         pod::add_defaults(server, &mut metadata, &mut model);
     }
-    let uri = model.framework.storage_uri.as_deref();
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
     let template = template.map(|template| built(template, runtime, &model));
@@ -112,10 +85,9 @@ fn of_model(
         pods::check(pod_path, predictor, template, errors);
     }
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
-    let digest = component::storage_digest(context, &predictor.component, errors);
-    let uri = uri.map(|uri| with_digest(uri, digest.as_deref(), errors));
-    let parts = (template, uri.as_deref());
-    let variant = checked(context, &path, parts, (used, written), errors)?;
+    let storage = storage::placed(context, predictor, given, errors);
+    let template = template.map(|template| storage::annotated(template, predictor));
+    let variant = checked(context, &path, (template, storage), (used, written), errors)?;
     Some(Variant {
         ready_call: ready_call(model.framework.protocol_version, &runtime.spec.protocol_versions),
         ..variant
@@ -153,8 +125,8 @@ fn ready_call(asked: Option<Protocol>, declared: &[Protocol]) -> Option<ReadyCal
 }
 
 fn of_containers(context: &Context<'_>, path: &str, predictor: &Predictor, errors: &mut ErrorList) -> Option<Variant> {
-    let serving = serving(predictor);
-    let wanted = uri_of_containers(path, serving, predictor, errors);
+    let serving = storage::serving(predictor);
+    let given = storage::of_containers(context, path, (predictor, serving), errors);
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
     let template = template.map(|template| pod::limit_batches(template, limit));
@@ -162,55 +134,11 @@ fn of_containers(context: &Context<'_>, path: &str, predictor: &Predictor, error
     if let Ok(template) = &template {
         pods::check(path, predictor, template, errors);
     }
-    let digest = component::storage_digest(context, &predictor.component, errors);
-    let wanted = wanted.map(|uri| with_digest(uri, digest.as_deref(), errors));
+    let storage = storage::placed(context, predictor, given, errors);
+    let template = template.map(|template| storage::annotated(template, predictor));
     let written = manifest::identity(context, predictor);
-    let parts = (template, wanted.as_deref());
-    let variant = checked(context, path, parts, (None, written), errors)?;
+    let variant = checked(context, path, (template, storage), (None, written), errors)?;
     Some(Variant { ready_call: serving.and_then(ready_call_of_container), ..variant })
-}
-
-/// Returns the model's URI for containers of the service's own, from their variable or from `storageUris`.
-fn uri_of_containers<'a>(
-    path: &str,
-    serving: Option<&'a Container>,
-    predictor: &'a Predictor,
-    errors: &mut ErrorList,
-) -> Option<&'a str> {
-    let by_variable = serving.and_then(storage_variable);
-    let by_variable = by_variable.map(|uri| (format!("{path}.containers"), uri));
-    let mut listed = predictor.storage_uris.iter();
-    let listed = listed.next().map(|listed| {
-        let field = format!("{path}.storageUris[0].uri");
-        (field, listed.uri.as_str())
-    });
-    if by_variable.is_some() && listed.is_some() {
-        let message = format!("storageUris and the variable {STORAGE_URI} exclude each other");
-        errors.add(format!("{path}.storageUris"), message);
-    }
-    let (field, uri) = by_variable.or(listed)?;
-    scheme(&field, uri, errors);
-    Some(uri)
-}
-
-fn storage_variable(container: &Container) -> Option<&str> {
-    let mut variables = container.env.iter().flatten();
-    let variable = variables.rfind(|variable| variable.name == STORAGE_URI)?;
-    variable.value.as_deref()
-}
-
-/// Returns the URI in the variable [`STORAGE_URI`] of a service's own container; None for a model in a runtime.
-#[must_use]
-pub fn uri_of_variable(predictor: &Predictor) -> Option<&str> {
-    let is_own = predictor.frameworks().next().is_none();
-    serving(predictor).filter(|_| is_own).and_then(storage_variable)
-}
-
-/// Returns the container that serves among a service's own.
-fn serving(predictor: &Predictor) -> Option<&Container> {
-    let containers = &predictor.pod.containers;
-    let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    serving.or(containers.first())
 }
 
 /// Returns the readiness check of a service's own container, from the variable with its protocol.
@@ -249,16 +177,15 @@ fn traced(context: &Context<'_>, template: PodTemplateSpec, server: Option<Serve
     pod::trace(template, context.object.spec.tracing.as_ref(), &traced)
 }
 
-/// Returns the variant of a pod template and a storage URI. If the template is invalid, the variant has no pods; it is
+/// Returns the variant of a pod template and its models. If the template is invalid, the variant has no pods; it is
 /// None if no runtime can be the cause.
 fn checked(
     context: &Context<'_>,
     path: &str,
-    (template, uri): (Result<PodTemplateSpec, String>, Option<&str>),
+    (template, storage): (Result<PodTemplateSpec, String>, Vec<Storage>),
     (runtime, manifest): (Option<(String, Scope)>, ManifestIdentity),
     errors: &mut ErrorList,
 ) -> Option<Variant> {
-    let storage = storage(context, uri);
     let control = control_routes(context);
     let of_runtime = runtime.as_ref().map(|_| manifest.clone());
     let variant = template.and_then(|template| {
@@ -279,72 +206,11 @@ fn checked(
     }
 }
 
-/// Appends the digest that the file must have to a storage URI, as a fetch reads it. It is part of a revision's
-/// identity.
-fn with_digest<'a>(uri: &'a str, digest: Option<&str>, errors: &mut ErrorList) -> Cow<'a, str> {
-    let Some(digest) = digest else {
-        return Cow::Borrowed(uri);
-    };
-    if !uri.starts_with("http://") && !uri.starts_with("https://") {
-        let field = format!("metadata.annotations[{STORAGE_DIGEST}]");
-        let message = format!("is for http:// and https:// storage, not for {uri}; remove it");
-        errors.add(field, message);
-        return Cow::Borrowed(uri);
-    }
-    let plain = uri.split('#').next().unwrap_or(uri);
-    Cow::Owned(format!("{plain}#{digest}"))
-}
-
 /// Returns the service's access to control routes; an invalid value is reported elsewhere.
 fn control_routes(context: &Context<'_>) -> ControlRoutes {
     let set = context.object.metadata.annotations.as_ref();
     let text = set.and_then(|annotations| annotations.get(CONTROL_ROUTES));
     text.and_then(|text| annotations::control_routes(text.trim())).unwrap_or_default()
-}
-
-fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
-    let in_state = |uri: &str| match context.model_stamps.get(uri) {
-        Some(state) => Storage::uri_in_state(uri, state).into(),
-        None => uri.into(),
-    };
-    let storage = uri.map(|uri| Storage {
-        uri: in_state(uri),
-        mount_path: Storage::MOUNT_PATH.into(),
-        claims: context.claims.cloned(),
-    });
-    storage.into_iter().collect()
-}
-
-fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
-    if uri.contains(char::is_control) {
-        let message =
-            "has a line break or another character that cannot be seen, as after `|` in YAML: write it on one line";
-        return errors.add(field, message);
-    }
-    if !SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
-        let schemes = SCHEMES.join(", ");
-        let advice =
-            if uri.contains("://") { "" } else { ": write a path as file:///abs/path, or as pvc://CLAIM/path" };
-        let shown = without_secrets(uri);
-        let message = format!("storageUri, must be one of: [{schemes}]. StorageUri [{shown}] is not supported{advice}");
-        errors.add(field, message);
-    }
-}
-
-fn storage_uris(path: &str, predictor: &Predictor, errors: &mut ErrorList) {
-    let mut models = predictor.frameworks();
-    let single = models.any(|(_, model)| model.storage_uri.is_some());
-    if single && !predictor.storage_uris.is_empty() {
-        let message = "storageUris and storageUri exclude each other";
-        errors.add(format!("{path}.storageUris"), message);
-    }
-    for (i, uri) in predictor.storage_uris.iter().enumerate() {
-        let mount = uri.mount_path.as_deref().unwrap_or(Storage::MOUNT_PATH);
-        if !mount.starts_with('/') || mount.contains("..") {
-            let field = format!("{path}.storageUris[{i}].mountPath");
-            errors.add(field, "mountPath must be absolute and without '..'");
-        }
-    }
 }
 
 fn variables(path: &str, pod: &PodSpec, errors: &mut ErrorList) {

@@ -638,11 +638,114 @@ fn a_single_listed_uri_means_the_same_as_storage_uri() {
     let both = container(listed, ", env: [{name: STORAGE_URI, value: pvc://a}]");
     finds(&[], &both, "spec.predictor.storageUris: storageUris and the variable STORAGE_URI exclude each other");
     let elsewhere = "    storageUris: [{uri: pvc://models/digits, mountPath: /models}]\n";
+    let own = validated(&[], &container(elsewhere, "")).predictor;
+    assert_eq!(&*own.storage[0].mount_path, "/models");
+}
+
+/// Returns a predictor with a model and these fields of the model and of the predictor.
+fn stored(model: &str, predictor: &str) -> String {
+    format!("  predictor:\n    model: {{modelFormat: {{name: pytorch}}{model}}}\n{predictor}")
+}
+
+#[test]
+fn every_scheme_that_is_fetched_is_accepted() {
+    for uri in [
+        "s3://bucket/model",
+        "gs://bucket/model",
+        "hf://org/name:main",
+        "oci://registry.example/model:1",
+        "oci+fetch://registry.example/model:1",
+        "oci+native://registry.example/model:1",
+        "https://account.blob.core.windows.net/container/model",
+    ] {
+        let of = validated(&[], &stored(&format!(", storageUri: {uri:?}"), "")).predictor;
+        assert_eq!(&*of.storage[0].uri, uri);
+    }
+}
+
+#[test]
+fn a_scheme_without_a_reader_is_refused_by_its_name() {
+    for uri in ["hdfs://name/m", "webhdfs://name/m", "git://host/m", "ms://org/m", "modelscope://org/m"] {
+        let spec = stored(&format!(", storageUri: {uri:?}"), "");
+        finds(
+            &[],
+            &spec,
+            &format!(
+                "spec.predictor.model.storageUri: storage {uri:?} is not fetched by Weir: copy the files to a bucket or a \
+                 volume and write s3://BUCKET/PREFIX or pvc://CLAIM/PATH, or install a ClusterStorageContainer for this \
+                 scheme"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_storage_container_of_the_cluster_takes_its_schemes() {
+    let object = serde_json::json!({"spec": {
+        "container": {"name": "storage-initializer", "image": "x"}, "supportedUriFormats": [{"prefix": "hdfs://"}],
+    }});
+    let container = weir_crds::StorageContainer::read("hadoop", &object).unwrap();
+    let runtimes = Runtimes::default().with_storage_containers(vec![container]);
+    let of = |uri: &str, more: &str| {
+        let service = service(&[], &stored(&format!(", storageUri: {uri:?}"), more));
+        validate(&service, &runtimes, &platform())
+    };
+    assert_eq!(&*of("hdfs://name/m", "").unwrap().predictor.storage[0].uri, "hdfs://name/m");
+    assert!(of("webhdfs://name/m", "").is_err());
+    let named = of("invented://m", "    storageContainerName: mine\n").unwrap();
+    let annotations = named.predictor.template.read().metadata.unwrap().annotations.unwrap();
+    assert_eq!(annotations["internal.serving.kserve.io/storage-container-name"], "mine");
+}
+
+#[test]
+fn several_uris_have_their_own_directories() {
+    let listed = |second: &str| stored("", &format!("    storageUris: [{{uri: s3://b/base}}, {second}]\n"));
+    let both = validated(&[], &listed("{uri: hf://org/adapter, mountPath: /mnt/adapters}")).predictor;
+    let places: Vec<_> = both.storage.iter().map(|at| (&*at.uri, &*at.mount_path)).collect();
+    assert_eq!(places, [("s3://b/base", "/mnt/models"), ("hf://org/adapter", "/mnt/adapters")]);
+    let field = "spec.predictor.storageUris[1].mountPath";
+    let same = listed("{uri: gs://b/other, mountPath: /mnt/models/}");
+    finds(&[], &same, &format!("{field}: storageUris[0] is mounted at /mnt/models, too: write another mountPath"));
+    let root = listed("{uri: gs://b/other, mountPath: /}");
     finds(
         &[],
-        &container(elsewhere, ""),
-        "spec.predictor.storageUris[0].mountPath: not supported: a model is always mounted at /mnt/models: omit \
-         mountPath or set it to that",
+        &root,
+        &format!("{field}: files cannot replace the root directory: write a directory such as /mnt/adapters"),
+    );
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let digest = [("weir.dev/storage-digest", &*digest)];
+    let pinned = errors(&digest, &listed("{uri: https://host/a.pt, mountPath: /mnt/a}"));
+    assert!(pinned.contains("is for one storage URI: write #sha256:DIGEST"), "{pinned}");
+}
+
+#[test]
+fn a_store_by_its_key_is_the_models_uri() {
+    let store = |fields: &str| stored(&format!(", storage: {{{fields}}}"), "");
+    let of = |fields: &str| validated(&[], &store(fields)).predictor;
+    let keyed = of("key: minio, path: /models/digits, parameters: {bucket: models}");
+    assert_eq!(&*keyed.storage[0].uri, "<scheme-placeholder>://models/digits");
+    let annotations = keyed.template.read().metadata.unwrap().annotations.unwrap();
+    assert_eq!(annotations["internal.serving.kserve.io/storage-spec"], "true");
+    assert_eq!(annotations["internal.serving.kserve.io/storage-spec-key"], "minio");
+    assert_eq!(annotations["internal.serving.kserve.io/storage-spec-param"], r#"{"bucket":"models"}"#);
+    let whole = of("path: digits, parameters: {type: s3, bucket: models}");
+    assert_eq!(&*whole.storage[0].uri, "s3://models/digits");
+    let both = validated(&[], &stored(", storageUri: s3://b/m, storage: {key: minio}", "")).predictor;
+    assert_eq!(&*both.storage[0].uri, "s3://b/m");
+    let message = "spec.predictor.model.storage: names no model: write its path in the store, or a storageUri";
+    finds(&[], &store("key: minio"), message);
+    let unread = errors(&[], &store("path: digits, parameters: {type: hdfs, bucket: models}"));
+    assert!(unread.contains("\"hdfs://models/digits\" is not fetched by Weir"), "{unread}");
+}
+
+#[test]
+fn the_resources_of_a_fetch_are_quantities() {
+    let spec = model("digits", &[]);
+    assert_eq!(errors(&[("weir.dev/storage-initializer-memory", "4Gi")], &spec), "");
+    finds(
+        &[("weir.dev/storage-initializer-memory", "lots")],
+        &spec,
+        "metadata.annotations[weir.dev/storage-initializer-memory]: `lots` is not a quantity above 0, such as 500m or 4Gi",
     );
 }
 
@@ -651,9 +754,13 @@ fn annotations_that_affect_pods_make_another_revision() {
     let spec = model("digits", &[]);
     let of = |annotations: &[(&str, &str)]| validated(annotations, &spec).predictor;
     let plain = of(&[]);
-    for annotation in
-        [("storage.kserve.io/readonly", "false"), ("serving.kserve.io/gpu-resource-types", r#"["example.com/npu"]"#)]
-    {
+    for annotation in [
+        ("storage.kserve.io/readonly", "false"),
+        ("serving.kserve.io/gpu-resource-types", r#"["example.com/npu"]"#),
+        ("serving.kserve.io/storageSecretName", "reader"),
+        ("serving.kserve.io/s3-endpoint", "minio:9000"),
+        ("weir.dev/storage-initializer-memory", "4Gi"),
+    ] {
         let shaped = of(&[annotation]);
         assert_ne!(shaped.identity, plain.identity, "{annotation:?}");
         assert_ne!(shaped.manifest, plain.manifest, "{annotation:?}");

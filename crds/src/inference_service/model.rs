@@ -37,7 +37,8 @@ pub struct ModelFormat {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Framework {
-    /// URI of the model, such as `pvc://CLAIM/PATH` or `https://HOST/MODEL.zip`; archives are unpacked.
+    /// URI of the model, such as `pvc://CLAIM/PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `hf://ORG/NAME`,
+    /// `oci://REGISTRY/IMAGE` or `https://HOST/MODEL.zip`; archives are unpacked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_uri: Option<String>,
     /// Tag of the runtime's image. Default: the tag in the runtime.
@@ -47,7 +48,8 @@ pub struct Framework {
     /// for `v1` come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<Protocol>,
-    /// Object store of the model, identified by a key of the storage credentials. Not supported: use `storageUri`.
+    /// Object store of the model, identified by a key of the Secret `storage-config`. With `storageUri`, the key's
+    /// entry gives only the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
     /// Decryption of an encrypted model. Not supported.
@@ -83,7 +85,7 @@ pub struct Storage {
     /// Path within the object store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Settings that override those of the credentials, such as `bucket`.
+    /// Settings that override those of the credentials, such as `type` and `bucket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, String>>,
     /// Key in the secret of storage credentials.
@@ -98,7 +100,7 @@ pub struct ModelStorage {
     /// Path, parameters and key of the store.
     #[serde(flatten)]
     pub storage: Storage,
-    /// Path of the model's schema file in the store.
+    /// Path of the model's schema file in the store. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_path: Option<String>,
 }

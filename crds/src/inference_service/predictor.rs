@@ -51,12 +51,13 @@ pub struct Predictor {
     /// A model in any format that a runtime supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<Model>>,
-    /// URI of the model, as an alternative to `storageUri`; only one of the two may be set. Exactly one entry, mounted
-    /// at `/mnt/models`, is supported.
+    /// URIs of the model and of further files, each with the directory to mount it in. An alternative to `storageUri`;
+    /// only one of the two may be set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
-    /// ClusterStorageContainer that fetches the model. Not supported: Weir fetches models itself.
+    /// Name of the ClusterStorageContainer that fetches the model. Default: the first one whose formats fit the URI, or
+    /// else Weir's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_container_name: Option<String>,
     /// Additional pods of a model that is too large for one pod. Not supported.

@@ -18,6 +18,7 @@ mod weir_runtime;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ClusterError;
+use weir_crds::StorageContainer;
 
 use super::labels;
 use crate::Options;
@@ -25,6 +26,7 @@ use crate::stored::StoredRevision;
 pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
 pub use storage::check_storage_uri;
+pub(crate) use storage::{CREDENTIALS, ModelAccount, is_fetched, without_image_volumes};
 
 /// Properties of the place where a revision's pods run that shape the pods.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,10 @@ pub(crate) struct PodContext {
     pub(crate) enforced: Enforced,
     /// Metadata of the InferenceService.
     pub(crate) service: ObjectMeta,
+    /// ServiceAccount of the pods; empty if no model is fetched.
+    pub(crate) account: ModelAccount,
+    /// Containers of the cluster that fetch models in place of Weir's own.
+    pub(crate) storage_containers: Vec<StorageContainer>,
 }
 
 /// Returns the pod template of a revision's Deployment.
@@ -63,7 +69,13 @@ pub(crate) fn complete(
     tolerations::add(pod, &gpus);
     probes::complete(pod, stored.ready_call);
     graceful_stop::pause(pod);
-    storage::provide(stored, &annotations, pod, options)?;
+    let fetch = storage::FetchContext {
+        options,
+        annotations: &annotations,
+        account: &context.account,
+        containers: &context.storage_containers,
+    };
+    storage::provide(stored, pod, &fetch)?;
     default_fields::set(pod, options);
     pod_security::restrict(pod, context.enforced);
     Ok(template)

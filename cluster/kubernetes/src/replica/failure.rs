@@ -1,5 +1,6 @@
 //! Reasons why a pod is not ready, as sentences that say what to do.
 
+mod fetch;
 #[cfg(test)]
 mod tests;
 
@@ -140,7 +141,6 @@ fn of_containers(pod: &Pod, statuses: Option<&[ContainerStatus]>, kind: Kind) ->
 }
 
 fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failure> {
-    let container = containers(pod).find(|container| container.name == status.name);
     let state = status.state.as_ref();
     let before = status.last_state.as_ref().and_then(|s| s.terminated.as_ref());
     let waiting = state.and_then(|state| state.waiting.as_ref());
@@ -148,7 +148,7 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     if kind == Kind::First && now.is_some_and(|now| now.exit_code == 0) {
         return None;
     }
-    let ended = now.or(before).map(|ended| (ended, container));
+    let ended = now.or(before).map(|ended| (ended, pod));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
         // The container has been started again; its last exit is reported until it is ready.
@@ -190,14 +190,13 @@ fn is_waiting_for(status: &ContainerStatus, reasons: &[&str]) -> bool {
 
 /// Returns how the serving container last ended, even if the container has been started again.
 pub(super) fn last_exit(pod: &Pod, status: &ContainerStatus) -> Option<Failure> {
-    let container = containers(pod).find(|container| container.name == status.name);
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
     let ended = states.find_map(|state| state.terminated.as_ref())?;
     let reason = match ended.reason.as_deref() {
         Some("OOMKilled") => FailureReason::OutOfMemory,
         Some(_) | None => FailureReason::Exited,
     };
-    Some(ended_with(status, (ended, container), Kind::Serving, reason))
+    Some(ended_with(status, (ended, pod), Kind::Serving, reason))
 }
 
 /// Reports a container that the kubelet could not start, or whose next start it delays.
@@ -205,7 +204,7 @@ fn waits(
     pod: &Pod,
     status: &ContainerStatus,
     waiting: &ContainerStateWaiting,
-    ended: Option<(&ContainerStateTerminated, Option<&Container>)>,
+    ended: Option<(&ContainerStateTerminated, &Pod)>,
     kind: Kind,
 ) -> Option<Failure> {
     let message = waiting.message.as_deref().unwrap_or_default();
@@ -280,11 +279,12 @@ fn pull_secrets(pod: &Pod) -> Vec<&str> {
 /// Reports a container that ended, by its exit code and last message.
 fn ended_with(
     status: &ContainerStatus,
-    (ended, container): (&ContainerStateTerminated, Option<&Container>),
+    (ended, pod): (&ContainerStateTerminated, &Pod),
     kind: Kind,
     reason: FailureReason,
 ) -> Failure {
     let name = &status.name;
+    let container = containers(pod).find(|container| container.name == *name);
     let message = last_line(ended.message.as_deref().unwrap_or_default());
     let sentence = match (ended.reason.as_deref(), kind) {
         (Some("OOMKilled"), _) => format!(
@@ -297,7 +297,7 @@ fn ended_with(
             format!("the container {name} cannot be started{}: {what_to_do}", in_parentheses(message))
         }
         (_, Kind::First) if name.starts_with(STORAGE_INITIALIZER) && !message.is_empty() => {
-            format!("the model cannot be fetched, {message}: correct the storageUri, or what it leads to")
+            fetch::sentence(message, pod, container)
         }
         _ => format!(
             "the container {name} ended with code {}{}: see `kubectl logs --previous`",

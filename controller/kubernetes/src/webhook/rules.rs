@@ -56,7 +56,8 @@ impl Rules {
             Ok(object) => object,
             Err(errors) => return Findings::of_errors(errors.list),
         };
-        let storage = storage_errors(&object);
+        let declaration = self.declaration.borrow().clone();
+        let storage = storage_errors(&object, declaration.runtimes.storage_containers());
         let service = Service {
             name,
             object: KeptObject::Value(object),
@@ -64,7 +65,6 @@ impl Rules {
             claims: None,
             model_stamps: weir_controller::ModelStamps::new(),
         };
-        let declaration = self.declaration.borrow().clone();
         let findings = match validate(&service, &declaration.runtimes, &self.platform) {
             Ok(validated) => valid(&validated, &declaration),
             Err(errors) => Findings::of_errors(errors.list),

@@ -15,6 +15,7 @@ mod kills;
 mod kserve;
 mod leaders;
 mod lifecycle;
+mod models;
 mod names;
 mod orphans;
 mod requests;

@@ -77,23 +77,23 @@ fn declaration() -> Declaration {
 
 #[test]
 fn unsupported_storage_is_refused_with_what_to_write() {
-    for uri in ["s3://b/m", "gs://b/m", "hf://org/model", "modelscope://m", "file://here", "pvc://claim/../x"] {
+    for uri in ["s3://", "gs:///m", "hf://model", "modelscope://m", "hdfs://b/m", "file://here", "pvc://claim/../x"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
         let errors = texts(&verdict("InferenceService", &object, None));
         let expected = format!("spec.predictor.model.storageUri: storage {uri:?}");
         assert!(errors.iter().any(|error| error.starts_with(&expected)), "{uri}: {errors:?}");
     }
-    let variable = json!([{"name": "STORAGE_URI", "value": "s3://b/m"}]);
+    let variable = json!([{"name": "STORAGE_URI", "value": "s3://"}]);
     let own = json!([{"name": "kserve-container", "image": "a", "env": variable}]);
     let own = object("d", "team", json!({ "containers": own }));
     let [error] = &texts(&verdict("InferenceService", &own, None))[..] else {
         panic!("there is one error");
     };
-    let expected = "spec.predictor.containers: STORAGE_URI: storage \"s3://b/m\"";
+    let expected = "spec.predictor.containers: STORAGE_URI: storage \"s3://\"";
     assert!(error.starts_with(expected), "{error}");
-    let twice = object("d", "team", model(json!({"storageUri": "oci://r/m"})));
+    let twice = object("d", "team", model(json!({"storageUri": "hdfs://r/m"})));
     assert_eq!(texts(&verdict("InferenceService", &twice, None)).len(), 1);
-    for uri in ["pvc://claim", "https://host/m.zip", "file:///m"] {
+    for uri in ["pvc://claim", "https://host/m.zip", "file:///m", "s3://b/m", "hf://org/m", "oci+native://r/m"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
         assert_eq!(texts(&verdict("InferenceService", &object, None)), [""; 0], "{uri}");
     }

@@ -3,52 +3,108 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile, SecurityContext,
-    Volume, VolumeMount,
+    Capabilities, Container, EnvVar, PodSpec, ResourceRequirements, SeccompProfile, SecurityContext, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use weir_crds::{StorageContainer, quantity_value};
 
-use crate::Options;
+use super::credentials::{self, CREDENTIALS};
+use super::{FetchContext, variables};
 
-/// Resources of the fetch, as KServe's: files are streamed through memory in parts.
-const REQUESTS: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "100Mi")];
-const LIMITS: [(&str, &str); 2] = [("cpu", "1"), ("memory", "1Gi")];
+/// Annotations of a service about the container's resources and image.
+const CPU: &str = "weir.dev/storage-initializer-cpu";
+const MEMORY: &str = "weir.dev/storage-initializer-memory";
+const DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
+const IMAGE: &str = "weir.dev/storage-initializer-image";
 
 /// User ID of Weir's image.
 const USER: i64 = 65532;
 
-/// Adds the volume and the init container that fills it. It comes before the pod's own init containers, which may read
-/// the files.
-pub(super) fn add(pod: &mut PodSpec, name: &str, volume: &str, (uri, directory): (&str, &str), options: &Options) {
-    pod.volumes.get_or_insert_default().push(Volume {
-        name: volume.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    });
-    let security_context = restricted(pod);
-    let container = Container {
-        name: name.to_owned(),
-        image: Some(options.weir_image.clone()),
-        args: Some(["fetch", uri, directory].map(str::to_owned).into()),
-        volume_mounts: Some(vec![VolumeMount {
-            name: volume.to_owned(),
-            mount_path: directory.to_owned(),
-            ..VolumeMount::default()
-        }]),
-        resources: Some(ResourceRequirements {
-            requests: Some(quantities(REQUESTS)),
-            limits: Some(quantities(LIMITS)),
-            claims: None,
-        }),
-        security_context: Some(security_context),
-        ..Container::default()
-    };
-    let first = pod.init_containers.get_or_insert_default();
-    first.insert(0, container);
+/// Fetch of one model.
+pub(super) struct Fetch<'a> {
+    /// Name of the init container.
+    pub(super) name: String,
+    pub(super) uri: &'a str,
+    /// Directory for the files, in the volume.
+    pub(super) directory: &'a str,
+    /// Volume, and the path at which it is mounted.
+    pub(super) volume: (String, &'a str),
+    /// Container of the cluster that fetches the model; None for Weir's own.
+    pub(super) by: Option<&'a StorageContainer>,
 }
 
-fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
-    all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned()))).into()
+/// Adds the init container of a fetch at this index. It comes before the pod's own init containers, which may read the
+/// files. `serving` are the variables of the serving container.
+pub(super) fn add(pod: &mut PodSpec, at: usize, fetch: &Fetch<'_>, serving: &[EnvVar], context: &FetchContext<'_>) {
+    let secrets = credentials::secrets(fetch.uri, pod, context);
+    let mut mounts = vec![VolumeMount {
+        name: fetch.volume.0.clone(),
+        mount_path: fetch.volume.1.to_owned(),
+        ..VolumeMount::default()
+    }];
+    mounts.extend(credentials::mount(pod, &secrets));
+    mounts.extend(variables::mount_ca_bundle(pod, context));
+    let env = variables::variables(serving, context);
+    let mut container = match fetch.by {
+        Some(declared) => Container {
+            env_from: Some(credentials::as_variables(&secrets)).filter(|sources| !sources.is_empty()),
+            ..by_cluster(declared, fetch, context)
+        },
+        None => Container { security_context: Some(restricted(pod)), ..by_weir(fetch, &secrets, context) },
+    };
+    container.volume_mounts.get_or_insert_default().extend(mounts);
+    let own = container.env.take().unwrap_or_default();
+    let is_own = |variable: &EnvVar| own.iter().any(|own| own.name == variable.name);
+    let env: Vec<_> = env.into_iter().filter(|variable| !is_own(variable)).chain(own.iter().cloned()).collect();
+    container.env = Some(env).filter(|env| !env.is_empty());
+    pod.init_containers.get_or_insert_default().insert(at, container);
+}
+
+/// Returns Weir's own container.
+fn by_weir(fetch: &Fetch<'_>, secrets: &[String], context: &FetchContext<'_>) -> Container {
+    let image = context.annotations.get(IMAGE).unwrap_or(&context.options.weir_image);
+    let args = ["fetch", fetch.uri, fetch.directory];
+    let credentials = if secrets.is_empty() { &[][..] } else { &["--credentials", CREDENTIALS] };
+    Container {
+        name: fetch.name.clone(),
+        image: Some(image.clone()),
+        args: Some(args.iter().chain(credentials).map(|&arg| arg.to_owned()).collect()),
+        resources: Some(resources(context)),
+        ..Container::default()
+    }
+}
+
+/// Returns the container that the cluster declares for a URI, with KServe's arguments after its own.
+fn by_cluster(declared: &StorageContainer, fetch: &Fetch<'_>, context: &FetchContext<'_>) -> Container {
+    let mut container = Container::clone(&declared.spec.container);
+    container.name.clone_from(&fetch.name);
+    let args = container.args.get_or_insert_default();
+    args.extend([fetch.uri, fetch.directory].map(str::to_owned));
+    container.resources.get_or_insert_with(|| resources(context));
+    container
+}
+
+/// Returns the installation's resources with the limits that the service's annotations set. No request exceeds its
+/// limit. Disk is requested but not limited, because the files stay in the pod after the container has ended.
+fn resources(context: &FetchContext<'_>) -> ResourceRequirements {
+    let mut resources = context.options.fetch.resources.clone();
+    for (resource, annotation) in [("cpu", CPU), ("memory", MEMORY)] {
+        if let Some(limit) = context.annotations.get(annotation) {
+            set(&mut resources.limits, resource, limit);
+            let is_above = |request: &Quantity| quantity_value(&request.0) > quantity_value(limit);
+            if resources.requests.as_ref().and_then(|all| all.get(resource)).is_some_and(is_above) {
+                set(&mut resources.requests, resource, limit);
+            }
+        }
+    }
+    if let Some(amount) = context.annotations.get(DISK) {
+        set(&mut resources.requests, "ephemeral-storage", amount);
+    }
+    resources
+}
+
+fn set(amounts: &mut Option<BTreeMap<String, Quantity>>, resource: &str, amount: &str) {
+    amounts.get_or_insert_default().insert(resource.to_owned(), Quantity(amount.trim().to_owned()));
 }
 
 /// Returns a security context with only the rights that a fetch needs. If the pod's own security context sets root as

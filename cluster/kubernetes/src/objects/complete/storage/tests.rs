@@ -1,15 +1,30 @@
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{PodTemplateSpec, ServiceAccount};
 use serde_json::{Value, json};
 use weir_cluster::{Identity, RevisionName};
 
 use super::*;
+use crate::FetchOptions;
 
-fn provided(container: &Value, uris: &[(&str, &str)], may_write: &str) -> Result<Value, String> {
+/// Place in which a pod's models are fetched.
+#[derive(Default)]
+struct Place {
+    annotations: Vec<(&'static str, &'static str)>,
+    account: Value,
+    containers: Vec<StorageContainer>,
+    fetch: FetchOptions,
+}
+
+fn provided(container: &Value, uris: &[(&str, &str)], may_write: &'static str) -> Result<Value, String> {
+    let place = Place { annotations: vec![(READ_ONLY, may_write)], ..Place::default() };
+    provided_in(&place, container, uris)
+}
+
+fn provided_in(place: &Place, container: &Value, uris: &[(&str, &str)]) -> Result<Value, String> {
     let template: PodTemplateSpec = serde_json::from_value(json!({
         "spec": { "containers": [{ "name": "proxy" }, container] },
     }))
     .unwrap();
-    let place = |(uri, mount_path): &(&str, &str)| Storage {
+    let at = |(uri, mount_path): &(&str, &str)| Storage {
         uri: (*uri).into(),
         mount_path: (*mount_path).into(),
         claims: None,
@@ -19,12 +34,16 @@ fn provided(container: &Value, uris: &[(&str, &str)], may_write: &str) -> Result
         revision: RevisionName::parse("vision", "digits-predictor-00001").unwrap(),
         identity: Identity::from_label("0"),
         template: Default::default(),
-        storage: uris.iter().map(place).collect(),
+        storage: uris.iter().map(at).collect(),
     };
-    let annotations = [(READ_ONLY.to_owned(), may_write.to_owned())].into();
-    let options = Options { weir_image: "weir:1".to_owned(), ..Options::default() };
+    let annotations = place.annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let options = Options { weir_image: "weir:1".to_owned(), fetch: place.fetch.clone(), ..Options::default() };
+    let account: ServiceAccount = serde_json::from_value(place.account.clone()).unwrap_or_default();
+    let account = ModelAccount::of(&account);
+    let context =
+        FetchContext { options: &options, annotations: &annotations, account: &account, containers: &place.containers };
     let mut pod = template.spec.unwrap();
-    provide(&stored, &annotations, &mut pod, &options).map_err(|error| error.to_string())?;
+    provide(&stored, &mut pod, &context).map_err(|error| error.to_string())?;
     Ok(json!(pod))
 }
 
@@ -112,13 +131,20 @@ fn weirs_own_runtime_gets_the_path_of_a_fetched_file() {
 #[test]
 fn unsupported_storage_is_refused_by_its_uri() {
     for (uri, because) in [
-        ("s3://models/digits", "https://HOST/FILE"),
         ("https://models.example.com/", "must end with a plain file name"),
         ("https://", "empty host"),
-        ("gs://models/digits", "pvc://CLAIM/PATH"),
-        ("hf://org/model", "pvc://CLAIM/PATH"),
-        ("oci://registry/model", "pvc://CLAIM/PATH"),
-        ("ftp://host/file", "use pvc://CLAIM/PATH"),
+        ("s3://", "write s3://BUCKET/PREFIX"),
+        ("gs:///prefix", "write s3://BUCKET/PREFIX"),
+        ("hf://name", "write hf://ORG/NAME"),
+        ("oci://registry", "write oci://REGISTRY/REPOSITORY:TAG"),
+        ("oci+native://", "write oci+native://REGISTRY/REPOSITORY:TAG"),
+        ("https://account.blob.core.windows.net/", "write https://HOST/CONTAINER/PREFIX"),
+        ("hdfs://name/path", "install a ClusterStorageContainer"),
+        ("webhdfs://name/path", "install a ClusterStorageContainer"),
+        ("git://host/repository", "install a ClusterStorageContainer"),
+        ("ms://org/model", "install a ClusterStorageContainer"),
+        ("modelscope://org/model", "install a ClusterStorageContainer"),
+        ("ftp://host/file", "pvc://CLAIM/PATH"),
         ("pvc://", "names no claim"),
         ("pvc://models/../secret", "remove `..`"),
         ("file://relative/path", "file:///PATH"),
@@ -128,6 +154,258 @@ fn unsupported_storage_is_refused_by_its_uri() {
         let refused = provided(&server(), &[(uri, "/mnt/models")], "true").unwrap_err();
         assert!(refused.contains(uri) && refused.contains(because), "{refused}");
     }
+}
+
+#[test]
+fn models_of_buckets_hubs_and_registries_are_fetched() {
+    for uri in [
+        "s3://models/digits",
+        "gs://models",
+        "hf://org/model:main",
+        "oci://registry.example.com/models/digits:1",
+        "oci+fetch://registry.example.com/models/digits:1",
+        "https://account.blob.core.windows.net/models/digits/",
+        "https://account.file.core.windows.net/models/digits",
+        "<scheme-placeholder>://digits",
+    ] {
+        let pod = provided(&server(), &[(uri, "/mnt/models")], "true").unwrap();
+        assert_eq!(pod["initContainers"][0]["args"], json!(["fetch", uri, "/mnt/models"]), "{uri}");
+    }
+}
+
+#[test]
+fn a_native_image_is_mounted_as_a_volume() {
+    let uris = [("oci+native://registry.example.com/digits:1", "/mnt/models")];
+    let pod = provided(&server(), &uris, "false").unwrap();
+    let volume = json!({ "name": "kserve-image-source", "image": { "reference": "registry.example.com/digits:1" } });
+    assert_eq!(pod["volumes"], json!([volume]));
+    let mount =
+        json!({ "name": "kserve-image-source", "mountPath": "/mnt/models", "subPath": "models", "readOnly": true });
+    assert_eq!(pod["containers"][1]["volumeMounts"], json!([mount]));
+    assert_eq!(pod.get("initContainers"), None);
+}
+
+#[test]
+fn an_api_server_without_image_volumes_is_named() {
+    let model = |uri: &str| vec![Storage { uri: uri.into(), mount_path: "/mnt/models".into(), claims: None }];
+    let refusal = "spec.template.spec.volumes[0]: Required value: must specify a volume type";
+    let explained = without_image_volumes(&model("oci+native://registry/digits"), refusal).unwrap();
+    assert!(explained.contains("Kubernetes 1.35"), "{explained}");
+    assert_eq!(without_image_volumes(&model("oci://registry/digits"), refusal), None);
+    assert_eq!(without_image_volumes(&model("oci+native://registry/digits"), "quota"), None);
+}
+
+#[test]
+fn several_models_are_fetched_in_their_order() {
+    let uris =
+        [("s3://models/base", "/mnt/models"), ("hf://org/adapter", "/mnt/adapters/"), ("gs://a/b", "/mnt/models/b")];
+    let pod = provided(&server(), &uris, "true").unwrap();
+    let of = |at: usize| (pod["initContainers"][at]["name"].clone(), pod["initContainers"][at]["args"].clone());
+    assert_eq!(of(0), (json!("storage-initializer"), json!(["fetch", "s3://models/base", "/mnt/models"])));
+    assert_eq!(of(1), (json!("storage-initializer-1"), json!(["fetch", "hf://org/adapter", "/mnt/adapters"])));
+    assert_eq!(of(2), (json!("storage-initializer-2"), json!(["fetch", "gs://a/b", "/mnt/models/b"])));
+    let first = json!([{ "name": "kserve-provision-location", "mountPath": "/mnt/models" }]);
+    assert_eq!(pod["initContainers"][2]["volumeMounts"], first);
+    assert_eq!(
+        pod["containers"][1]["volumeMounts"],
+        json!([
+            { "name": "kserve-provision-location", "mountPath": "/mnt/models", "readOnly": true },
+            { "name": "kserve-provision-location-1", "mountPath": "/mnt/adapters/", "readOnly": true },
+        ])
+    );
+}
+
+fn reader() -> Value {
+    json!({
+        "metadata": { "name": "reader", "annotations": {
+            "serving.kserve.io/s3-endpoint": "minio.example.com:9000",
+            "serving.kserve.io/s3-usehttps": "0",
+            "serving.kserve.io/s3-region": "eu-west-1",
+        } },
+        "secrets": [{ "name": "s3-reader" }, { "name": "hub" }],
+        "imagePullSecrets": [{ "name": "registry" }],
+    })
+}
+
+/// Returns the names of the Secrets below the directory of credentials, by the pod's volumes.
+fn secrets(pod: &Value, at: usize) -> Vec<String> {
+    let volumes = pod["volumes"].as_array().unwrap();
+    let mounts = pod["initContainers"][at]["volumeMounts"].as_array().unwrap().iter();
+    let mounted = mounts.filter(|mount| mount["mountPath"].as_str().unwrap().starts_with(CREDENTIALS));
+    let names = mounted.map(|mount| {
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        let secret = volume["secret"]["secretName"].as_str().unwrap();
+        assert_eq!(volume["secret"]["optional"], true);
+        assert_eq!(mount["mountPath"], format!("{CREDENTIALS}/{secret}"));
+        assert_eq!(mount["readOnly"], true);
+        secret.to_owned()
+    });
+    names.collect()
+}
+
+fn variable<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    let variables = pod["initContainers"][0]["env"].as_array();
+    let found = variables.and_then(|variables| variables.iter().find(|variable| variable["name"] == name));
+    found.unwrap_or(&Value::Null)
+}
+
+#[test]
+fn the_accounts_secrets_reach_the_fetch_as_files() {
+    let place = Place { account: reader(), ..Place::default() };
+    let uris = [("s3://models/base", "/mnt/models"), ("oci://registry/adapter", "/mnt/adapters")];
+    let pod = provided_in(&place, &server(), &uris).unwrap();
+    assert_eq!(secrets(&pod, 0), ["s3-reader", "hub"]);
+    assert_eq!(secrets(&pod, 1), ["s3-reader", "hub", "registry"]);
+    let args = json!(["fetch", "s3://models/base", "/mnt/models", "--credentials", CREDENTIALS]);
+    assert_eq!(pod["initContainers"][0]["args"], args);
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 5);
+    assert_eq!(pod["containers"][1]["volumeMounts"].as_array().unwrap().len(), 2);
+    assert_eq!(pod["containers"][1].get("envFrom"), None);
+}
+
+#[test]
+fn annotations_about_s3_become_variables_and_the_services_win() {
+    let annotations =
+        vec![("serving.kserve.io/s3-region", "us-east-1"), ("serving.kserve.io/s3-useanoncredential", "true")];
+    let place = Place { account: reader(), annotations, ..Place::default() };
+    let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
+    for (name, value) in [
+        ("S3_ENDPOINT", "minio.example.com:9000"),
+        ("S3_USE_HTTPS", "0"),
+        ("AWS_ENDPOINT_URL", "http://minio.example.com:9000"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("awsAnonymousCredential", "true"),
+    ] {
+        assert_eq!(variable(&pod, name)["value"], value, "{name}");
+    }
+    assert_eq!(*variable(&pod, "S3_VERIFY_SSL"), Value::Null);
+}
+
+#[test]
+fn the_secret_that_a_service_names_replaces_the_accounts() {
+    let annotations = vec![(credentials::SECRET_NAME, "own")];
+    let place = Place { account: reader(), annotations, ..Place::default() };
+    let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
+    assert_eq!(secrets(&pod, 0), ["own"]);
+}
+
+#[test]
+fn a_store_by_its_key_is_read_from_its_secret() {
+    let of = |annotations: Vec<(&'static str, &'static str)>| {
+        let annotations = [(variables::STORAGE_SPEC, "true")].into_iter().chain(annotations).collect();
+        let place = Place { annotations, ..Place::default() };
+        provided_in(&place, &server(), &[("<scheme-placeholder>://digits", "/mnt/models")]).unwrap()
+    };
+    let parameters = r#"{"bucket":"models","type":"s3"}"#;
+    let keyed = of(vec![
+        ("internal.serving.kserve.io/storage-spec-key", "minio"),
+        ("internal.serving.kserve.io/storage-spec-param", parameters),
+    ]);
+    let reference = &variable(&keyed, "STORAGE_CONFIG")["valueFrom"]["secretKeyRef"];
+    assert_eq!(*reference, json!({ "name": "storage-config", "key": "minio" }));
+    assert_eq!(variable(&keyed, "STORAGE_OVERRIDE_CONFIG")["value"], parameters);
+    let typed =
+        of(vec![("internal.serving.kserve.io/storage-spec-param", parameters), (credentials::SECRET_NAME, "stores")]);
+    let reference = &variable(&typed, "STORAGE_CONFIG")["valueFrom"]["secretKeyRef"];
+    assert_eq!(*reference, json!({ "name": "stores", "key": "default_s3", "optional": true }));
+    let plain = of(Vec::new());
+    let reference = &variable(&plain, "STORAGE_CONFIG")["valueFrom"]["secretKeyRef"];
+    assert_eq!(reference["key"], "default");
+}
+
+#[test]
+fn the_fetch_gets_the_hubs_token_and_the_proxy_of_the_server() {
+    let mut server = server();
+    let token = json!({ "name": "HF_TOKEN", "valueFrom": { "secretKeyRef": { "name": "hub", "key": "token" } } });
+    server["env"]
+        .as_array_mut()
+        .unwrap()
+        .extend([token.clone(), json!({ "name": "HTTPS_PROXY", "value": "http://own" })]);
+    let env = [("HTTPS_PROXY", "http://proxy"), ("NO_PROXY", ".svc")];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let fetch = FetchOptions { env, ..FetchOptions::default() };
+    let pod = provided_in(&Place { fetch, ..Place::default() }, &server, &[("hf://org/model", "/mnt/models")]).unwrap();
+    assert_eq!(*variable(&pod, "HF_TOKEN"), token);
+    assert_eq!(variable(&pod, "HTTPS_PROXY")["value"], "http://own");
+    assert_eq!(variable(&pod, "NO_PROXY")["value"], ".svc");
+    assert_eq!(*variable(&pod, "MODEL"), Value::Null);
+}
+
+#[test]
+fn certificates_of_private_authorities_are_mounted() {
+    let mut place = Place::default();
+    place.fetch.ca_bundle = Some("authorities".to_owned());
+    let bundle = |place: &Place| {
+        let pod = provided_in(place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
+        assert_eq!(variable(&pod, "AWS_CA_BUNDLE")["value"], "/etc/ssl/custom-certs/cabundle.crt");
+        let mounts = pod["initContainers"][0]["volumeMounts"].as_array().unwrap();
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == "/etc/ssl/custom-certs"));
+        let volumes = pod["volumes"].as_array().unwrap().iter();
+        let volume = volumes.clone().find(|volume| volume["name"] == "cabundle-cert").unwrap();
+        volume["configMap"]["name"].clone()
+    };
+    assert_eq!(bundle(&place), "authorities");
+    place.annotations = vec![("serving.kserve.io/s3-cabundle-configmap", "own")];
+    assert_eq!(bundle(&place), "own");
+}
+
+#[test]
+fn a_service_sets_the_resources_and_the_image_of_its_fetch() {
+    let annotations = vec![
+        ("weir.dev/storage-initializer-cpu", "50m"),
+        ("weir.dev/storage-initializer-memory", "4Gi"),
+        ("weir.dev/storage-initializer-ephemeral-storage", "30Gi"),
+        ("weir.dev/storage-initializer-image", "mirror.example.com/weir:1"),
+    ];
+    let place = Place { annotations, ..Place::default() };
+    let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
+    let fetch = &pod["initContainers"][0];
+    assert_eq!(fetch["image"], "mirror.example.com/weir:1");
+    assert_eq!(fetch["resources"]["limits"], json!({ "cpu": "50m", "memory": "4Gi" }));
+    let requests = json!({ "cpu": "50m", "memory": "100Mi", "ephemeral-storage": "30Gi" });
+    assert_eq!(fetch["resources"]["requests"], requests);
+}
+
+fn declared(name: &str, prefix: &str) -> StorageContainer {
+    let object = json!({ "spec": {
+        "container": {
+            "name": "storage-initializer", "image": "example/initializer:1",
+            "env": [{ "name": "NO_PROXY", "value": "own" }], "resources": { "limits": { "memory": "8Gi" } },
+        },
+        "supportedUriFormats": [{ "prefix": prefix }],
+    } });
+    StorageContainer::read(name, &object).unwrap()
+}
+
+#[test]
+fn the_clusters_container_fetches_what_its_formats_fit() {
+    let containers = vec![declared("a", "hdfs://"), declared("b", "s3://")];
+    let place = Place { containers, account: reader(), ..Place::default() };
+    let pod = provided_in(&place, &server(), &[("hdfs://name/digits", "/mnt/models")]).unwrap();
+    let fetch = &pod["initContainers"][0];
+    assert_eq!(fetch["name"], "storage-initializer");
+    assert_eq!(fetch["image"], "example/initializer:1");
+    assert_eq!(fetch["args"], json!(["hdfs://name/digits", "/mnt/models"]));
+    assert_eq!(fetch["resources"], json!({ "limits": { "memory": "8Gi" } }));
+    assert_eq!(fetch["envFrom"][0], json!({ "secretRef": { "name": "s3-reader", "optional": true } }));
+    assert_eq!(secrets(&pod, 0), ["s3-reader", "hub"]);
+    assert_eq!(variable(&pod, "NO_PROXY")["value"], "own");
+    for uri in ["gs://models/base", "oci+native://registry/digits", "pvc://models/digits"] {
+        let pod = provided_in(&place, &server(), &[(uri, "/mnt/models")]).unwrap();
+        assert_ne!(pod["initContainers"][0]["image"], "example/initializer:1", "{uri}");
+    }
+}
+
+#[test]
+fn a_predictor_names_its_storage_container() {
+    let of = |name: &'static str| {
+        let containers = vec![declared("a", "hdfs://"), declared("b", "s3://")];
+        let place = Place { containers, annotations: vec![(STORAGE_CONTAINER, name)], ..Place::default() };
+        provided_in(&place, &server(), &[("gs://models/base", "/mnt/models")])
+    };
+    assert_eq!(of("b").unwrap()["initContainers"][0]["image"], "example/initializer:1");
+    let refused = of("c").unwrap_err();
+    assert!(refused.contains("no enabled ClusterStorageContainer \"c\""), "{refused}");
 }
 
 #[test]
@@ -143,8 +421,16 @@ fn the_fetch_is_not_root_where_the_servers_are() {
     let user = |context: Value| {
         let pod = json!({ "containers": [server()], "securityContext": context });
         let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
-        let from = ("https://host/net.zip", "/mnt/models");
-        fetched::add(&mut pod, "storage-initializer", "models", from, &Options::default());
+        let fetch = Fetch {
+            name: "storage-initializer".to_owned(),
+            uri: "https://host/net.zip",
+            directory: "/mnt/models",
+            volume: ("models".to_owned(), "/mnt/models"),
+            by: None,
+        };
+        let (options, annotations, account) = (Options::default(), BTreeMap::new(), ModelAccount::default());
+        let context = FetchContext { options: &options, annotations: &annotations, account: &account, containers: &[] };
+        fetched::add(&mut pod, 0, &fetch, &[], &context);
         json!(pod.init_containers)[0]["securityContext"]["runAsUser"].clone()
     };
     assert_eq!(user(json!({ "runAsUser": 0 })), 65532);
