@@ -16,7 +16,7 @@ mod up;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use check::CheckArgs;
+pub(crate) use check::{CheckArgs, Place};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, ProcessArgs};

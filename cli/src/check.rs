@@ -1,11 +1,13 @@
 //! `weir check`: reports the errors that `weir up` would report, without running anything.
 
+mod kubernetes;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weir_controller::{Declaration, UrlScheme};
+use weir_controller::{Declaration, DeclaredService, UrlScheme};
 
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, Place};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::print_result;
@@ -19,6 +21,13 @@ const NO_STATE: &str = "/nonexistent";
 /// # Errors
 /// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`] when weir-runtime is needed and not found.
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
+    match args.place {
+        Place::Local => on_this_machine(args),
+        Place::Kubernetes => kubernetes::run(args),
+    }
+}
+
+fn on_this_machine(args: &CheckArgs) -> Result<Exit, CliError> {
     let what =
         Served { files: &args.files, domain: &args.domain, scheme: UrlScheme::Http, runtime: args.runtime.as_deref() };
     let survey = survey(&what, Path::new(NO_STATE))?;
@@ -27,14 +36,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
         return Err(CliError::Invalid(errors));
     }
     if survey.declaration.services.is_empty() {
-        let nothing =
-            "no InferenceService found in the -f paths; in a folder, only its own .yaml, .yml and .json files are \
-            read, not those in subfolders"
-                .to_owned();
-        return Err(CliError::Invalid(vec![nothing]));
+        return Err(nothing_found());
     }
     print_result(&lines(&survey).join("\n"))?;
     Ok(Exit::Done)
+}
+
+fn nothing_found() -> CliError {
+    let nothing = "no InferenceService found in the -f paths; in a folder, only its own .yaml, .yml and .json files are \
+                   read, not those in subfolders";
+    CliError::Invalid(vec![nothing.to_owned()])
 }
 
 /// Returns every error of every file, and of every model that would be loaded here.
@@ -73,15 +84,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     let declaration: &Declaration = &survey.declaration;
     let mut lines = Vec::new();
     for (name, declared) in &declaration.services {
-        let valid = declared.validated();
-        let is_stopped = valid.is_some_and(|valid| valid.is_stopped);
-        let state = if is_stopped { "ok, stopped" } else { "ok" };
-        lines.push(format!("{name}: {state}"));
-        let ignored = valid.into_iter().flat_map(|valid| &valid.ignored_fields);
-        lines.extend(ignored.map(|ignored| {
-            let note = format!("no effect: {}", ignored.reason);
-            format!("  note: {}", declared.service.located(&ignored.field, &note))
-        }));
+        lines.extend(lines_of(declared));
         let inspected = survey.inspected.iter();
         for inspected in inspected.filter(|inspected| inspected.service.name == *name) {
             let fields = inspected.inspection.ignored_fields.join(", ");
@@ -93,4 +96,17 @@ fn lines(survey: &Survey) -> Vec<String> {
     let ignored = declaration.ignored_objects.iter();
     lines.extend(ignored.map(|object| format!("note: no effect: {object}")));
     lines
+}
+
+/// Returns the line of a service, and a note for each of its fields without effect.
+fn lines_of(declared: &DeclaredService) -> Vec<String> {
+    let valid = declared.validated();
+    let is_stopped = valid.is_some_and(|valid| valid.is_stopped);
+    let state = if is_stopped { "ok, stopped" } else { "ok" };
+    let ignored = valid.into_iter().flat_map(|valid| &valid.ignored_fields);
+    let notes = ignored.map(|ignored| {
+        let note = format!("no effect: {}", ignored.reason);
+        format!("  note: {}", declared.service.located(&ignored.field, &note))
+    });
+    std::iter::once(format!("{}: {state}", declared.service.name)).chain(notes).collect()
 }

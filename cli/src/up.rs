@@ -134,16 +134,31 @@ pub(crate) fn survey(what: &Served<'_>, state_dir: &Path) -> Result<Survey, CliE
 /// # Errors
 /// [`CliError::Invalid`] with every error in the files, [`CliError::Usage`] for paths that cannot be read.
 pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> {
-    let platform = Platform {
-        domain: "example.com".to_owned(),
-        scheme: UrlScheme::Http,
-        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
-        routes_model_names: true,
-    };
-    let declaration = Files::open(files, platform)?.watch().borrow().clone();
+    let declaration = declaration(files, platform("example.com"))?;
     match all_errors(&declaration) {
         errors if errors.is_empty() => Ok(declaration),
         errors => Err(CliError::Invalid(errors)),
+    }
+}
+
+/// Reads the services that the files declare for a cluster, with the errors in each.
+///
+/// # Errors
+/// [`CliError::Usage`] for paths that cannot be read.
+pub(crate) fn read(files: &[PathBuf], domain: &str) -> Result<Arc<Declaration>, CliError> {
+    declaration(files, Platform { routes_model_names: false, ..platform(domain) })
+}
+
+fn declaration(files: &[PathBuf], platform: Platform) -> Result<Arc<Declaration>, CliError> {
+    Ok(Files::open(files, platform)?.watch().borrow().clone())
+}
+
+fn platform(domain: &str) -> Platform {
+    Platform {
+        domain: domain.to_owned(),
+        scheme: UrlScheme::Http,
+        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
+        routes_model_names: true,
     }
 }
 

@@ -47,7 +47,8 @@ pub enum KeptObject {
 
 impl KeptObject {
     /// Returns the parsed object, equal to the one that was declared.
-    pub(crate) fn read(&self) -> Arc<InferenceService> {
+    #[must_use]
+    pub fn read(&self) -> Arc<InferenceService> {
         match self {
             Self::Value(object) => object.clone(),
             Self::Text { metadata, spec } => {
@@ -98,7 +99,10 @@ fn read(metadata: &ObjectMeta, spec: &str) -> Option<Arc<InferenceService>> {
     let read = weir_crds::read("", &text).ok()?.into_iter().next()?;
     match read.object {
         Object::InferenceService(object) => Some(object),
-        Object::ServingRuntime(_) | Object::ClusterServingRuntime(_) | Object::Other { .. } => None,
+        Object::ServingRuntime(_)
+        | Object::ClusterServingRuntime(_)
+        | Object::StorageContainer(_)
+        | Object::Other { .. } => None,
     }
 }
 

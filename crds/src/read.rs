@@ -12,6 +12,7 @@ use crate::inference_service::InferenceService;
 use crate::schema::{Schema, Schemas};
 use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
 use crate::spans::{Spans, field_path};
+use crate::storage_container::StorageContainer;
 use crate::yaml::{self, Content, Node, Syntax};
 use kind::Kind;
 
@@ -33,6 +34,8 @@ pub enum Object {
     ServingRuntime(Box<ServingRuntime>),
     /// A runtime for all namespaces.
     ClusterServingRuntime(Box<ClusterServingRuntime>),
+    /// An enabled container that fetches models for all namespaces. Its fields are not checked.
+    StorageContainer(Box<StorageContainer>),
     /// An object of another kind, such as a Secret. Only its name is read.
     Other {
         /// Kind of the object.
@@ -117,6 +120,14 @@ fn shared(service: Box<InferenceService>) -> Object {
     Object::InferenceService(service.into())
 }
 
+/// Reads a ClusterStorageContainer; one that fetches no models of services counts as another kind.
+fn storage_container(node: &Node, name: String) -> Object {
+    match StorageContainer::read(&name, &node.to_json()) {
+        Some(container) => Object::StorageContainer(Box::new(container)),
+        None => Object::Other { kind: "ClusterStorageContainer".to_owned(), name },
+    }
+}
+
 /// A problem with its position and field.
 type Found = (Position, String, Problem);
 
@@ -160,6 +171,7 @@ impl Reader<'_> {
             Ok(Kind::InferenceService) => self.typed(node, &service(), shared),
             Ok(Kind::ServingRuntime) => self.typed(node, &runtime(), Object::ServingRuntime),
             Ok(Kind::ClusterServingRuntime) => self.typed(node, &runtime(), Object::ClusterServingRuntime),
+            Ok(Kind::ClusterStorageContainer { name }) => Some(ReadObject::Valid(storage_container(node, name))),
             Ok(Kind::Other { kind, name }) => Some(ReadObject::Valid(Object::Other { kind, name })),
             Err(found) => {
                 self.diagnostics([found]);

@@ -232,8 +232,8 @@ fn kinds_are_known_or_refused_by_name() {
     let kind = |version: &str, kind: &str| {
         diagnose(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"))
     };
-    let known = "Weir knows InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
-                 ClusterServingRuntime in serving.kserve.io/v1alpha1";
+    let known = "Weir knows InferenceService in serving.kserve.io/v1beta1, ServingRuntime, \
+                 ClusterServingRuntime and ClusterStorageContainer in serving.kserve.io/v1alpha1";
     check(
         &kind("serving.kserve.io/v1beta1", "InferenceServce"),
         &format!(

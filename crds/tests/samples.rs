@@ -36,6 +36,7 @@ fn meaning(manifest: Manifest) -> String {
         }
         Object::ServingRuntime(runtime) => (yaml(&runtime), unsupported_in_runtime(&runtime.spec)),
         Object::ClusterServingRuntime(runtime) => (yaml(&runtime), unsupported_in_runtime(&runtime.spec.runtime)),
+        Object::StorageContainer(container) => (yaml(&container.spec), Vec::new()),
         Object::Other { kind, name } => (format!("# ignored: {kind} {name:?}\n"), Vec::new()),
     };
     let mut meaning = format!("---\n{written}");

@@ -15,6 +15,9 @@ services whose commands listen on the same port. Notes name fields that are acce
 effect on this machine. The check opens no port and uses no state directory, so it can run while
 `weir up` runs.
 
+With `--for kubernetes` it reports what a cluster would refuse. Models may then be in volumes and
+buckets, which are not looked into, and runtimes that the files do not declare may be there.
+
 Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 if there are
 errors.";
 
@@ -26,6 +29,10 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
+    /// Place where the services will run.
+    #[arg(long = "for", value_enum, value_name = "PLACE", default_value_t)]
+    pub(crate) place: Place,
+
     /// Path of the program weir-runtime [default: the one in the same folder as weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,
@@ -33,4 +40,14 @@ pub(crate) struct CheckArgs {
     /// Domain of the service hosts NAME-NAMESPACE.DOMAIN.
     #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
+}
+
+/// Place where services run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Place {
+    /// This machine, by `weir up`.
+    #[default]
+    Local,
+    /// A Kubernetes cluster with Weir.
+    Kubernetes,
 }

@@ -109,3 +109,55 @@ fn a_model_file_that_the_runtime_would_refuse_is_an_error() {
         assert!(message.contains(&expected), "{message}");
     }
 }
+
+/// Checks a text for a cluster; returns the exit code and the output, which is either lines or errors.
+fn check_for_cluster(text: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("service.yaml"), text).unwrap();
+    let words = ["check", "--for", "kubernetes", "-f"];
+    let output = Command::new(PROGRAM).args(words).arg(folder.path()).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn stored(uri: &str) -> String {
+    service("digits", &format!("    model:\n      modelFormat:\n        name: pytorch\n      storageUri: {uri}\n"))
+}
+
+#[test]
+fn a_check_for_a_cluster_takes_what_a_cluster_can_have() {
+    for uri in ["pvc://models/digits", "s3://models/digits", "hf://org/digits", "oci+native://registry/digits:1"] {
+        let (code, text) = check_for_cluster(&stored(uri));
+        assert_eq!((code, text.trim()), (Some(0), "default/digits: ok"), "{uri}");
+    }
+    let (code, text) = check_for_cluster(&stored("pvc://models/digits").replace("pytorch", "onnx"));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("note: unless the cluster has it: ") && text.contains("onnx"), "{text}");
+}
+
+#[test]
+fn a_check_for_a_cluster_refuses_what_no_cluster_has() {
+    for (uri, because) in [
+        ("hdfs://name/digits", "is not fetched by Weir"),
+        ("pvc://models/../digits", "remove `..`"),
+        ("s3:///digits", "write s3://BUCKET/PREFIX"),
+    ] {
+        let (code, text) = check_for_cluster(&stored(uri));
+        assert!(code == Some(2) && text.contains("service.yaml:10:7: ") && text.contains(because), "{text}");
+    }
+    let container = "
+---
+apiVersion: serving.kserve.io/v1alpha1
+kind: ClusterStorageContainer
+metadata:
+  name: hadoop
+spec:
+  container:
+    name: storage-initializer
+    image: example/hadoop:1
+  supportedUriFormats:
+  - prefix: hdfs://
+";
+    let (code, text) = check_for_cluster(&(stored("hdfs://name/digits") + container));
+    assert_eq!((code, text.trim()), (Some(0), "default/digits: ok"));
+}

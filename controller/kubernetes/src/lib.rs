@@ -23,4 +23,4 @@ mod watching;
 mod webhook;
 
 pub use source::KubernetesSource;
-pub use webhook::{Webhook, WebhookMetrics, webhook_certificates};
+pub use webhook::{Webhook, WebhookMetrics, storage_errors, webhook_certificates};

@@ -83,7 +83,7 @@ impl Kind {
         match manifests.into_iter().next().map(|manifest| manifest.object) {
             Some(Object::ServingRuntime(object)) => Ok(object.spec),
             Some(Object::ClusterServingRuntime(object)) => Ok(object.spec.runtime),
-            Some(Object::InferenceService(_) | Object::Other { .. }) | None => {
+            Some(Object::InferenceService(_) | Object::StorageContainer(_) | Object::Other { .. }) | None => {
                 Err(vec![FieldError::new("kind", "not a runtime")])
             }
         }

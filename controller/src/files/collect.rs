@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
-use weir_crds::{Manifest, Object, ServingRuntimeSpec};
+use weir_crds::{Manifest, Object, ServingRuntimeSpec, StorageContainer};
 
 use super::manifest_file::ManifestFile;
 use super::object_errors::{NAME, located, location, service_name};
@@ -22,6 +22,8 @@ pub(super) type Origins = BTreeMap<ObjectKey, String>;
 pub(super) struct Collected {
     pub(super) services: BTreeMap<ServiceName, Service>,
     pub(super) runtimes: Runtimes,
+    /// Containers that fetch models, by name.
+    storage_containers: Vec<StorageContainer>,
     /// Objects of kinds that Weir does not serve, and ignored fields of runtimes.
     pub(super) ignored_objects: Vec<String>,
     /// Objects that are declared twice, one sentence each.
@@ -58,7 +60,8 @@ pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>, before: &Origins)
         let origin = manifest.spans.file().to_owned();
         collected.origins.insert(key, origin);
     }
-    collected.runtimes = Runtimes::new(runtimes);
+    let storage_containers = std::mem::take(&mut collected.storage_containers);
+    collected.runtimes = Runtimes::new(runtimes).with_storage_containers(storage_containers);
     collected
 }
 
@@ -77,6 +80,10 @@ impl Collected {
             }
             Object::ClusterServingRuntime(object) => {
                 Some(self.runtime(&object.metadata, Scope::Cluster, &object.spec.runtime))
+            }
+            Object::StorageContainer(container) => {
+                self.storage_containers.push((**container).clone());
+                None
             }
             Object::Other { kind, name } => {
                 self.ignored_objects.push(format!("{kind} {name}"));
@@ -108,6 +115,7 @@ impl Collected {
             },
             Object::ServingRuntime(object) => runtime_label(&object.metadata),
             Object::ClusterServingRuntime(object) => runtime_label(&object.metadata),
+            Object::StorageContainer(container) => format!("ClusterStorageContainer {}", container.name),
             // Weir uses no object of these kinds, so a duplicate makes no difference.
             Object::Other { .. } => return,
         };

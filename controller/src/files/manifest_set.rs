@@ -106,7 +106,7 @@ impl ManifestSet {
 
     fn declare(&mut self, contents: Contents) -> Declaration {
         let Contents { valid, mut problems } = contents;
-        let Collected { mut services, runtimes, ignored_objects, problems: conflicts, origins } =
+        let Collected { mut services, runtimes, ignored_objects, problems: conflicts, origins, .. } =
             collect::collect(&valid, &self.origins);
         problems.extend(conflicts);
         self.origins = origins;

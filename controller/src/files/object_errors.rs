@@ -33,7 +33,7 @@ fn field_errors(object: &Object) -> Vec<(String, String)> {
         Object::InferenceService(service) => name_error(&service.metadata).into_iter().collect(),
         Object::ServingRuntime(runtime) => runtime_errors(&runtime.spec),
         Object::ClusterServingRuntime(runtime) => runtime_errors(&runtime.spec.runtime),
-        Object::Other { .. } => Vec::new(),
+        Object::StorageContainer(_) | Object::Other { .. } => Vec::new(),
     }
 }
 

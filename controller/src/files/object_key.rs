@@ -21,6 +21,11 @@ impl ObjectKey {
             Object::ClusterServingRuntime(runtime) => {
                 Self { namespace: String::new(), ..Self::namespaced("ClusterServingRuntime", &runtime.metadata) }
             }
+            Object::StorageContainer(container) => Self {
+                kind: "ClusterStorageContainer".to_owned(),
+                namespace: String::new(),
+                name: container.name.clone(),
+            },
             // Namespaces of other kinds are not read.
             Object::Other { kind, name } => Self { kind: kind.clone(), namespace: String::new(), name: name.clone() },
         }

@@ -12,20 +12,20 @@ pub(super) enum Kind {
     InferenceService,
     ServingRuntime,
     ClusterServingRuntime,
+    ClusterStorageContainer { name: String },
     Other { kind: String, name: String },
 }
 
 /// The known kinds and their versions, for an error message.
-const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
-                     ClusterServingRuntime in serving.kserve.io/v1alpha1";
+const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRuntime, \
+                     ClusterServingRuntime and ClusterStorageContainer in serving.kserve.io/v1alpha1";
 
-const OURS: [&str; 3] = ["InferenceService", "ServingRuntime", "ClusterServingRuntime"];
+const OURS: [&str; 4] = ["InferenceService", "ServingRuntime", "ClusterServingRuntime", "ClusterStorageContainer"];
 
 /// Other kinds of KServe's API group. They are refused, because a user would wait in vain for an ignored object.
-const KSERVES: [&str; 9] = [
+const KSERVES: [&str; 8] = [
     "InferenceGraph",
     "TrainedModel",
-    "ClusterStorageContainer",
     "LocalModelCache",
     "LocalModelNamespaceCache",
     "LocalModelNode",
@@ -52,15 +52,19 @@ impl Kind {
             text.ok_or_else(|| (node.position, field.to_owned(), Problem::Missing))
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        let name = node.field("metadata").and_then(|metadata| metadata.field("name"));
+        let name = name.and_then(Node::text).unwrap_or_default().to_owned();
         if let Some(kind) = Self::ours(api_version, kind) {
-            return Ok(kind);
+            return Ok(match kind {
+                Self::ClusterStorageContainer { .. } => Self::ClusterStorageContainer { name },
+                other => other,
+            });
         }
         if let Some(problem) = refusal(api_version, kind) {
             let position = node.field("kind").map_or(node.position, |kind| kind.position);
             return Err((position, "kind".to_owned(), problem));
         }
-        let name = node.field("metadata").and_then(|metadata| metadata.field("name"));
-        Ok(Self::Other { kind: kind.to_owned(), name: name.and_then(Node::text).unwrap_or_default().to_owned() })
+        Ok(Self::Other { kind: kind.to_owned(), name })
     }
 
     fn ours(api_version: &str, kind: &str) -> Option<Self> {
@@ -68,6 +72,9 @@ impl Kind {
             ("serving.kserve.io/v1beta1", "InferenceService") => Some(Self::InferenceService),
             ("serving.kserve.io/v1alpha1", "ServingRuntime") => Some(Self::ServingRuntime),
             ("serving.kserve.io/v1alpha1", "ClusterServingRuntime") => Some(Self::ClusterServingRuntime),
+            ("serving.kserve.io/v1alpha1", "ClusterStorageContainer") => {
+                Some(Self::ClusterStorageContainer { name: String::new() })
+            }
             _ => None,
         }
     }

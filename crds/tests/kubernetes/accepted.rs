@@ -62,6 +62,7 @@ fn spec(object: Object) -> Value {
         Object::InferenceService(service) => serde_json::to_value(with_defaults((*service).clone()).spec),
         Object::ServingRuntime(runtime) => serde_json::to_value(runtime.spec),
         Object::ClusterServingRuntime(runtime) => serde_json::to_value(runtime.spec),
+        Object::StorageContainer(container) => serde_json::to_value(container.spec),
         Object::Other { kind, .. } => panic!("{kind} is not ours"),
     };
     spec.unwrap()

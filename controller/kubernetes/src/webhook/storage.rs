@@ -7,7 +7,8 @@ use weir_crds::{InferenceService, StorageContainer};
 
 /// Returns an error for each storage URI of a service that is not supported on a cluster with these storage
 /// containers, with what to write instead.
-pub(super) fn storage_errors(service: &InferenceService, containers: &[StorageContainer]) -> Vec<FieldError> {
+#[must_use]
+pub fn storage_errors(service: &InferenceService, containers: &[StorageContainer]) -> Vec<FieldError> {
     let spec = &service.spec;
     let canaries = spec.canary.iter().enumerate().map(|(i, canary)| (format!("spec.canary[{i}]"), &canary.predictor));
     let stable = [("spec".to_owned(), &spec.predictor)];

@@ -1,0 +1,59 @@
+//! Errors that a cluster with Weir would report about the files. No cluster is asked.
+
+use weir_controller::{Cure, Declaration, DeclaredService};
+use weir_controller_kubernetes::storage_errors;
+
+use super::{lines_of, nothing_found};
+use crate::args::CheckArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::print_result;
+use crate::up;
+
+/// Errors of a service, and what it lacks in the files but may find in the cluster, such as a runtime.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    errors: Vec<String>,
+    lacks: Vec<String>,
+}
+
+/// Prints a line for each service, and notes below it.
+///
+/// # Errors
+/// [`CliError::Invalid`] with every error.
+pub(super) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
+    let declaration = up::read(&args.files, &args.domain)?;
+    let found: Vec<_> =
+        declaration.services.values().map(|declared| (declared, found(declared, &declaration))).collect();
+    let of_services = found.iter().flat_map(|(_, found)| found.errors.iter().cloned());
+    let errors: Vec<_> = declaration.problems.iter().cloned().chain(of_services).collect();
+    if !errors.is_empty() {
+        return Err(CliError::Invalid(errors));
+    }
+    if found.is_empty() {
+        return Err(nothing_found());
+    }
+    let lines = found.iter().flat_map(|(declared, found)| {
+        let lacks = found.lacks.iter().map(|lacks| format!("  note: unless the cluster has it: {lacks}"));
+        lines_of(declared).into_iter().chain(lacks)
+    });
+    let ignored = declaration.ignored_objects.iter().map(|object| format!("note: not checked: {object}"));
+    print_result(&lines.chain(ignored).collect::<Vec<_>>().join("\n"))?;
+    Ok(Exit::Done)
+}
+
+fn found(declared: &DeclaredService, declaration: &Declaration) -> Found {
+    let mut found = Found::default();
+    let service = &declared.service;
+    let known = declared.validation.as_ref().err().map(|errors| errors.list.clone()).unwrap_or_default();
+    let storage = storage_errors(&service.object.read(), declaration.runtimes.storage_containers());
+    let new = storage.into_iter().filter(|error| known.iter().all(|known| known.field != error.field));
+    for error in new.chain(known.iter().cloned()) {
+        let sentence = service.located(&error.field, &error.message);
+        match error.cure {
+            Cure::Manifest => found.errors.push(sentence),
+            Cure::Cluster => found.lacks.push(sentence),
+        }
+    }
+    found
+}
