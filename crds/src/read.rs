@@ -34,7 +34,7 @@ pub enum Object {
     ServingRuntime(Box<ServingRuntime>),
     /// A runtime for all namespaces.
     ClusterServingRuntime(Box<ClusterServingRuntime>),
-    /// An enabled container that fetches models for all namespaces. Its fields are not checked.
+    /// An enabled container that fetches models for all namespaces, read without a check of its fields.
     StorageContainer(Box<StorageContainer>),
     /// An object of another kind, such as a Secret. Only its name is read.
     Other {

@@ -23,7 +23,7 @@ use crate::pod;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStorageContainerSpec {
-    /// The container, as in a PodSpec. Its arguments are the URI and the directory for the files.
+    /// The container, as in a PodSpec. The URI and the directory for the files are appended to its arguments.
     #[schemars(schema_with = "pod::object::<Container>")]
     pub container: Box<Container>,
     /// Formats of the URIs that the container can fetch.

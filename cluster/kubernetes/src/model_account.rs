@@ -31,9 +31,12 @@ impl Kubernetes {
         Ok(context)
     }
 
-    /// Returns what the ServiceAccount of a revision's pods says about models. A missing ServiceAccount says nothing:
-    /// no pod of the revision starts before it exists, and the status says so. Without the right to read it, models are
+    /// Returns what the ServiceAccount of a revision's pods says about models. Without the right to read it, models are
     /// fetched without its Secrets.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`] if the pod names a ServiceAccount that does not exist: a revision made before it would
+    /// lack its Secrets.
     async fn model_account(&self, wanted: &StoredRevision) -> Result<ModelAccount, ClusterError> {
         let service = wanted.revision.service();
         let name = account_name(&wanted.template.read());
@@ -41,11 +44,19 @@ impl Kubernetes {
         let found = match accounts.get_opt(&name).await {
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 tracing::warn!(%service, "cannot read ServiceAccounts, so models are fetched without their Secrets: give Weir's ServiceAccount this right, as its chart does");
-                None
+                return Ok(ModelAccount::default());
             }
             found => found.map_err(|error| error::of(service, error))?,
         };
-        Ok(found.map(|account| ModelAccount::of(&account)).unwrap_or_default())
+        match found {
+            Some(account) => Ok(ModelAccount::of(&account)),
+            // Kubernetes makes this account some time after the namespace.
+            None if name == DEFAULT => Ok(ModelAccount::default()),
+            None => {
+                let because = format!("its pods name the ServiceAccount {name:?}, which does not exist: create it");
+                Err(ClusterError::denied(service, because))
+            }
+        }
     }
 }
 

@@ -61,6 +61,22 @@ async fn a_fetch_gets_the_secrets_of_the_service_account() {
     assert_eq!(secrets(&pod(&world, "hub", 1).await), [""; 0]);
 }
 
+/// A revision that was made before its account would never get the Secrets.
+#[tokio::test]
+async fn a_service_waits_for_its_account() {
+    let world = World::new("models-account-late").await;
+    let _controller = world.controller(ANY).await;
+    let more = json!({"serviceAccountName": "reader"});
+    world.apply(stored("bucket", json!({"storageUri": "s3://models/digits"}), more)).await;
+    let says = |object: &Value| {
+        let message = condition(object, "Ready")["message"].as_str().unwrap_or_default();
+        message.contains("name the ServiceAccount \"reader\", which does not exist: create it")
+    };
+    world.until("bucket", "without its account", says).await;
+    world.apply(account(&["s3-reader"])).await;
+    assert_eq!(secrets(&pod(&world, "bucket", 1).await), ["s3-reader"]);
+}
+
 /// Replacing pods that serve because an account changed would surprise, so its Secrets count from the next revision on.
 #[tokio::test]
 async fn a_changed_account_counts_from_the_next_revision_on() {

@@ -33,6 +33,12 @@ const READ_ONLY: &str = "storage.kserve.io/readonly";
 /// Annotation with the name of the ClusterStorageContainer that the predictor names.
 const STORAGE_CONTAINER: &str = "internal.serving.kserve.io/storage-container-name";
 
+/// KServe's annotation with the Secret that is used in place of those of the ServiceAccount.
+const SECRET_NAME: &str = "serving.kserve.io/storageSecretName";
+
+/// KServe's annotation of a pod whose model is in a store that `model.storage` names.
+const STORAGE_SPEC: &str = "internal.serving.kserve.io/storage-spec";
+
 /// Directory of an image with the model, as in KServe.
 const IN_IMAGE: &str = "models";
 

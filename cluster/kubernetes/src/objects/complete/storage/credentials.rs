@@ -8,23 +8,19 @@ use k8s_openapi::api::core::v1::{
     VolumeMount,
 };
 
-use super::FetchContext;
-use super::variables::STORAGE_SPEC;
+use super::{FetchContext, SECRET_NAME, STORAGE_SPEC};
 
 /// Directory of an init container with one directory for each Secret.
 pub(crate) const CREDENTIALS: &str = "/var/run/weir/credentials";
 
-/// KServe's annotation with the Secret that is used in place of those of the ServiceAccount.
-pub(super) const SECRET_NAME: &str = "serving.kserve.io/storageSecretName";
-
 /// Parts of a ServiceAccount that give access to models.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelAccount {
-    /// Names of its Secrets.
+    /// Names of the Secrets in `secrets`.
     secrets: Vec<String>,
-    /// Names of its Secrets for registries.
+    /// Names of the Secrets in `imagePullSecrets`.
     registry_secrets: Vec<String>,
-    /// Its annotations, among which are KServe's about S3.
+    /// Annotations of the ServiceAccount, among which are KServe's about S3.
     pub(super) annotations: BTreeMap<String, String>,
 }
 

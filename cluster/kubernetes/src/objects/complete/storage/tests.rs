@@ -283,7 +283,7 @@ fn annotations_about_s3_become_variables_and_the_services_win() {
 
 #[test]
 fn the_secret_that_a_service_names_replaces_the_accounts() {
-    let annotations = vec![(credentials::SECRET_NAME, "own")];
+    let annotations = vec![(SECRET_NAME, "own")];
     let place = Place { account: reader(), annotations, ..Place::default() };
     let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
     assert_eq!(secrets(&pod, 0), ["own"]);
@@ -292,7 +292,7 @@ fn the_secret_that_a_service_names_replaces_the_accounts() {
 #[test]
 fn a_store_by_its_key_is_read_from_its_secret() {
     let of = |annotations: Vec<(&'static str, &'static str)>| {
-        let annotations = [(variables::STORAGE_SPEC, "true")].into_iter().chain(annotations).collect();
+        let annotations = [(STORAGE_SPEC, "true")].into_iter().chain(annotations).collect();
         let place = Place { annotations, ..Place::default() };
         provided_in(&place, &server(), &[("<scheme-placeholder>://digits", "/mnt/models")]).unwrap()
     };
@@ -304,8 +304,7 @@ fn a_store_by_its_key_is_read_from_its_secret() {
     let reference = &variable(&keyed, "STORAGE_CONFIG")["valueFrom"]["secretKeyRef"];
     assert_eq!(*reference, json!({ "name": "storage-config", "key": "minio" }));
     assert_eq!(variable(&keyed, "STORAGE_OVERRIDE_CONFIG")["value"], parameters);
-    let typed =
-        of(vec![("internal.serving.kserve.io/storage-spec-param", parameters), (credentials::SECRET_NAME, "stores")]);
+    let typed = of(vec![("internal.serving.kserve.io/storage-spec-param", parameters), (SECRET_NAME, "stores")]);
     let reference = &variable(&typed, "STORAGE_CONFIG")["valueFrom"]["secretKeyRef"];
     assert_eq!(*reference, json!({ "name": "stores", "key": "default_s3", "optional": true }));
     let plain = of(Vec::new());

@@ -7,8 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
-use super::FetchContext;
-use super::credentials::SECRET_NAME;
+use super::{FetchContext, SECRET_NAME, STORAGE_SPEC};
 
 /// Prefix of KServe's annotations about S3.
 const S3: &str = "serving.kserve.io/s3-";
@@ -40,8 +39,7 @@ const SHARED: [&str; 11] = [
     "no_proxy",
 ];
 
-/// Annotations of KServe's pods whose model is in a store that `model.storage` names.
-pub(super) const STORAGE_SPEC: &str = "internal.serving.kserve.io/storage-spec";
+/// KServe's annotations of a pod with the key and the parameters of `model.storage`.
 const STORAGE_SPEC_KEY: &str = "internal.serving.kserve.io/storage-spec-key";
 const STORAGE_SPEC_PARAMETERS: &str = "internal.serving.kserve.io/storage-spec-param";
 
