@@ -167,3 +167,62 @@ fn is_of_declaration(edit: &Edit<WatchedService>) -> bool {
         (None, None) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_controller::UrlScheme;
+
+    use super::*;
+
+    /// Returns objects of which all that existed at the start is known, except for the storage containers.
+    fn listed() -> Objects {
+        let mut objects = Objects::new(Platform {
+            domain: "example.com".to_owned(),
+            scheme: UrlScheme::Http,
+            cluster_domain: "cluster.local".to_owned(),
+            routes_model_names: false,
+        });
+        for change in [
+            Change::Service(Event::InitDone),
+            Change::Runtime(Kind::ServingRuntime, Event::InitDone),
+            Change::Runtime(Kind::ClusterServingRuntime, Event::InitDone),
+        ] {
+            objects.take(change);
+        }
+        objects
+    }
+
+    fn container() -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ClusterStorageContainer",
+            "metadata": {"name": "hadoop"},
+            "spec": {"container": {"name": "a", "image": "b"}, "supportedUriFormats": [{"prefix": "hdfs://"}]},
+        }))
+        .unwrap()
+    }
+
+    fn names(declaration: &Declaration) -> Vec<&str> {
+        declaration.runtimes.storage_containers().iter().map(|container| &*container.name).collect()
+    }
+
+    /// Helm adds no definition to an installation, so an upgraded controller may find none.
+    #[test]
+    fn services_are_declared_without_the_definition_of_storage_containers() {
+        let mut objects = listed();
+        assert!(objects.declaration().is_none());
+        objects.take(Change::NoStorageContainers);
+        assert_eq!(names(&objects.declaration().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn storage_containers_are_declared_until_they_can_no_longer_be_watched() {
+        let mut objects = listed();
+        for event in [Event::Init, Event::InitApply(container()), Event::InitDone] {
+            objects.take(Change::StorageContainer(event));
+        }
+        assert_eq!(names(&objects.declaration().unwrap()), ["hadoop"]);
+        objects.take(Change::NoStorageContainers);
+        assert_eq!(names(&objects.declaration().unwrap()), [""; 0]);
+    }
+}
