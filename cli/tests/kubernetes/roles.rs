@@ -99,7 +99,10 @@ const LAST: u32 = 14;
 fn until_the_first_revision_is_dropped() {
     for number in 3..=LAST {
         let name = format!("digits-predictor-{number:05}");
-        apply(&[service(&json!({"labels": {"team": format!("t{number}")}}))]);
+        // One model is in a bucket, for which the controller reads the pods' ServiceAccount.
+        let uri = if number == 3 { "s3://models/digits" } else { "file:///models/digits" };
+        let model = json!({"modelFormat": {"name": "pytorch"}, "storageUri": uri});
+        apply(&[service(&json!({"labels": {"team": format!("t{number}")}, "model": model}))]);
         until_digits(&name, |object| {
             object["status"]["components"]["predictor"]["latestCreatedRevision"] == name.as_str()
         });
