@@ -10,9 +10,9 @@ use crate::Sample;
 pub(crate) struct Arrivals {
     /// Second of the last entry, since the samples' fixed moment.
     second: u64,
-    /// One count for each second, the latest last. `None` means that no gateway reported, which differs from a second
-    /// without requests. Counts are fractional, because a count over several seconds is spread over them.
-    counts: VecDeque<Option<f64>>,
+    /// Totals since the first sample at the end of each second, the latest last, and before them the total at the
+    /// beginning of the window. The sum of any number of latest seconds is the difference of two totals.
+    totals: VecDeque<Sum>,
     /// Excess variation of the counts over that of independent requests.
     dispersion: Dispersion,
     latest: Estimate,
@@ -31,15 +31,18 @@ pub(crate) struct Estimate {
     pub(crate) count: f64,
 }
 
-/// Sum of the latest counts.
-#[derive(Clone, Copy, Debug, Default)]
+/// Sum over some seconds. A second in which no gateway reported is not known, which differs from a second without
+/// requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sum {
-    /// Number of seconds, the unknown ones included.
-    length: usize,
     /// Number of seconds that are known.
-    known: f64,
-    count: f64,
+    known: u64,
+    /// Arrivals in [`UNIT`] parts of a request. Integers make the difference of two totals exact. The totals may wrap.
+    parts: u64,
 }
+
+/// Parts of a request that are counted. A count over several seconds is spread over them, so each gets a fraction.
+const UNIT: u64 = 1 << 20;
 
 /// Index of dispersion: variance of the counts over their mean. It is 1 if requests arrive independently, and more if
 /// they arrive in bursts.
@@ -53,9 +56,6 @@ struct Dispersion {
 /// Shortest window in seconds. Reports come every second and are up to a second late, so the count of one second alone
 /// may be half or twice the true one.
 const SHORTEST: usize = 2;
-
-/// Most windows that are shorter than the longest one of an hour: 2, 4, … 2048 s.
-const SHORTER: usize = 11;
 
 /// Least arrivals from which a short window yields a rate. Fewer are served before a start would help.
 const ENOUGH: f64 = 10.0;
@@ -86,10 +86,11 @@ const BLOCKS: f64 = 50.0;
 impl Arrivals {
     /// Adds the sample's arrivals, and drops what is older than the window.
     pub(crate) fn observe(&mut self, window: Duration, sample: &Sample) {
-        self.dispersion.observe(&self.counts);
-        self.advance(sample.at.as_secs(), seconds(window));
+        self.measure_dispersion();
+        let most = seconds(window);
+        self.advance(sample.at.as_secs(), most);
         self.add(sample);
-        self.latest = self.estimate(window);
+        self.latest = self.estimate(most);
     }
 
     /// Returns the arrivals within the window, at the last observation.
@@ -104,56 +105,55 @@ impl Arrivals {
         if load.span.is_zero() && count == 0 {
             return;
         }
-        let length = load.span.as_secs_f64().round().max(1.0);
-        let each = count as f64 / length;
+        let length = load.span.as_secs_f64().round().max(1.0) as u64;
+        let parts = count.saturating_mul(UNIT);
+        // The parts that do not divide evenly belong to the first seconds.
+        let (each, rest) = (parts / length, parts % length);
         // Arrivals from before the window are dropped at once.
-        let within = length.min(self.counts.len() as f64) as usize;
-        for count in self.counts.iter_mut().rev().take(within) {
-            *count = Some(count.unwrap_or(0.0) + each);
+        let within = usize::try_from(length).unwrap_or(usize::MAX).min(self.seconds());
+        let dropped = length - within as u64;
+        let first = self.totals.len() - within;
+        let (mut added, mut before) = (Sum::default(), self.totals[first - 1]);
+        for (second, total) in (dropped..length).zip(self.totals.range_mut(first..)) {
+            let was_known = total.known > before.known;
+            before = *total;
+            added.known += u64::from(!was_known);
+            added.parts = added.parts.wrapping_add(each + u64::from(second < rest));
+            *total = total.plus(added);
         }
     }
 
-    /// Calculates the rates from sums over the latest counts, all in one pass: this runs for each service in each second.
-    fn estimate(&self, window: Duration) -> Estimate {
-        let most = seconds(window);
-        let mut shorter = [Sum::default(); SHORTER];
-        let mut shortened = 0;
-        let mut sum = Sum::default();
-        let mut end = SHORTEST;
-        let (older, newer) = self.counts.as_slices();
-        for second in newer.iter().rev().chain(older.iter().rev()) {
-            sum.add(*second);
-            if sum.length == end && end < most {
-                shorter[shortened] = sum;
-                shortened += 1;
-                end *= 2;
-            }
+    /// Calculates the rates. The time that this takes does not depend on the length of the window.
+    fn estimate(&self, most: usize) -> Estimate {
+        let all = self.sum(most);
+        if all.parts == 0 {
+            return Estimate::default();
         }
-        // A new service has no more counts for the longer ones of the short windows.
-        while end < most {
-            shorter[shortened] = sum;
-            shortened += 1;
-            end *= 2;
-        }
-        let mean = sum.count / sum.known.max(KNOWN.min(most as f64));
+        let mean = all.count() / all.seconds().max(KNOWN.min(most as f64));
         let mut rate = mean;
-        for (index, sum) in shorter[..shortened].iter().enumerate().rev() {
-            rate = self.limit(rate, SHORTEST << index, *sum);
+        let mut length = 1 << (most - 1).ilog2();
+        while length >= SHORTEST {
+            rate = self.limit(rate, length);
+            length /= 2;
         }
-        Estimate { mean, rate, count: sum.count }
+        Estimate { mean, rate, count: all.count() }
     }
 
-    /// Limits the rate to the confidence interval of a window of this many seconds.
-    fn limit(&self, mut rate: f64, length: usize, sum: Sum) -> f64 {
-        if length >= CALM && length <= self.counts.len() {
-            rate = rate.min(self.bound(sum.count, SIGNIFICANT) / sum.known);
+    /// Limits the rate to the confidence interval of a window of this many seconds. The interval holds the mean of the
+    /// window, so only one of its bounds can matter.
+    fn limit(&self, rate: f64, length: usize) -> f64 {
+        let sum = self.sum(length);
+        // For a new service, the time before its first second counts as time without requests.
+        let missing = length.saturating_sub(self.seconds());
+        let seconds = sum.seconds() + missing as f64;
+        if rate > sum.count() / seconds {
+            let lowers = length >= CALM && missing == 0;
+            if lowers { rate.min(self.bound(sum.count(), SIGNIFICANT) / seconds) } else { rate }
+        } else if sum.count() >= ENOUGH {
+            rate.max(self.bound(sum.count(), -SIGNIFICANT) / seconds)
+        } else {
+            rate
         }
-        if sum.count >= ENOUGH {
-            // For a new service, the time before its first second counts as time without requests.
-            let missing = length.saturating_sub(self.counts.len());
-            rate = rate.max(self.bound(sum.count, -SIGNIFICANT) / (sum.known + missing as f64));
-        }
-        rate
     }
 
     /// Returns the mean for which `count` lies this many standard deviations off.
@@ -163,44 +163,78 @@ impl Arrivals {
         (count + half + reach.copysign(deviations)).max(0.0)
     }
 
+    /// Measures the dispersion of the latest block, once it is complete.
+    fn measure_dispersion(&mut self) {
+        let seconds = self.seconds();
+        if self.dispersion.fresh >= BLOCK && seconds >= 3 * BLOCK {
+            let (all, block) = (self.sum(seconds), self.sum(BLOCK));
+            self.dispersion.observe(seconds, all, block);
+        }
+    }
+
     fn advance(&mut self, second: u64, most: usize) {
         // If the clock went back, each sample still advances by a second. Otherwise the counts would pile up in one
         // second until the clock has caught up.
-        let ahead = if self.counts.is_empty() || second < self.second { 1 } else { second - self.second };
+        let ahead = if self.totals.is_empty() || second < self.second { 1 } else { second - self.second };
         // Longer gaps clear the whole window, so a day of silence is not written out.
         let ahead = usize::try_from(ahead).unwrap_or(most).min(most);
-        self.counts.extend(std::iter::repeat_n(None, ahead));
+        let last = self.totals.back().copied().unwrap_or_default();
+        if self.totals.is_empty() {
+            self.totals.push_back(last);
+        }
+        for _ in 0..ahead {
+            self.totals.push_back(last);
+        }
+        while self.totals.len() > most + 1 {
+            self.totals.pop_front();
+        }
         self.dispersion.fresh += ahead;
-        let surplus = self.counts.len().saturating_sub(most);
-        self.counts.drain(..surplus);
         self.second = second;
+    }
+
+    /// Returns the number of seconds since the first sample, at most those of the window.
+    fn seconds(&self) -> usize {
+        self.totals.len().saturating_sub(1)
+    }
+
+    /// Returns the sum over this many latest seconds, or over all of them if there are fewer.
+    fn sum(&self, seconds: usize) -> Sum {
+        let Some(last) = self.totals.back() else {
+            return Sum::default();
+        };
+        let first = self.seconds().saturating_sub(seconds);
+        last.since(self.totals[first])
     }
 }
 
 impl Sum {
-    fn add(&mut self, second: Option<f64>) {
-        self.length += 1;
-        if let Some(count) = second {
-            self.known += 1.0;
-            self.count += count;
-        }
+    fn seconds(self) -> f64 {
+        self.known as f64
+    }
+
+    /// Returns the number of requests.
+    fn count(self) -> f64 {
+        self.parts as f64 / UNIT as f64
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self { known: self.known + more.known, parts: self.parts.wrapping_add(more.parts) }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self { known: self.known - earlier.known, parts: self.parts.wrapping_sub(earlier.parts) }
     }
 }
 
 impl Dispersion {
-    /// Measures the latest block, once it is complete, against the mean of all counts.
-    fn observe(&mut self, counts: &VecDeque<Option<f64>>) {
-        if self.fresh < BLOCK || counts.len() < 3 * BLOCK {
+    /// Measures the latest block against the mean of all seconds.
+    fn observe(&mut self, seconds: usize, all: Sum, block: Sum) {
+        self.fresh = 0;
+        if all.known < seconds as u64 {
             return;
         }
-        self.fresh = 0;
-        let Some(all) = counts.iter().copied().sum::<Option<f64>>() else {
-            return; // Some seconds are unknown.
-        };
-        let block = counts.iter().rev().take(BLOCK).copied().sum::<Option<f64>>();
-        let block = block.unwrap_or_default();
-        let share = BLOCK as f64 / counts.len() as f64;
-        let mean = all * share;
+        let share = BLOCK as f64 / seconds as f64;
+        let (mean, block) = (all.count() * share, block.count());
         // Few requests yield no estimate, and a block without any is not chance.
         if mean >= FEWEST && block > 0.0 {
             // The block is a part of the mean, and therefore closer to it than an independent block.
@@ -261,39 +295,75 @@ mod tests {
         rate((0..).zip(seconds))
     }
 
-    /// Returns the number of known seconds among the latest ones, and the arrivals in them.
-    fn last(arrivals: &Arrivals, seconds: usize) -> (f64, f64) {
-        let known = arrivals.counts.iter().rev().take(seconds).flatten();
-        known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
+    /// Counts of each second by the definition, without totals: `None` while no gateway reported.
+    #[derive(Default)]
+    struct Defined {
+        second: u64,
+        counts: VecDeque<Option<f64>>,
     }
 
-    /// Returns the estimate as it is defined: with a sum of its own for each window.
-    fn defined(arrivals: &Arrivals, window: Duration) -> Estimate {
-        let most = seconds(window);
-        let (known, count) = last(arrivals, most);
-        let mean = count / known.max(KNOWN.min(most as f64));
-        let lengths: Vec<_> = std::iter::successors(Some(SHORTEST), |length| Some(length * 2))
-            .take_while(|length| *length < most)
-            .collect();
-        let rate = lengths.into_iter().rev().fold(mean, |rate, length| {
-            let (known, count) = last(arrivals, length);
-            arrivals.limit(rate, length, Sum { length, known, count })
-        });
-        Estimate { mean, rate, count }
+    impl Defined {
+        fn observe(&mut self, window: Duration, sample: &Sample) {
+            let second = sample.at.as_secs();
+            let ahead = if self.counts.is_empty() { 1 } else { second - self.second };
+            self.second = second;
+            self.counts.extend((0..ahead).map(|_| None));
+            let surplus = self.counts.len().saturating_sub(seconds(window));
+            self.counts.drain(..surplus);
+            let (span, arrivals) = (sample.load.span.as_secs(), sample.load.activity.arrivals);
+            if span > 0 || arrivals > 0 {
+                let each = arrivals as f64 / span.max(1) as f64;
+                let spread = self.counts.iter_mut().rev().take(span.max(1) as usize);
+                spread.for_each(|count| *count = Some(count.unwrap_or(0.0) + each));
+            }
+        }
+
+        /// Returns the known seconds among the latest ones, and their arrivals.
+        fn last(&self, seconds: usize) -> (f64, f64) {
+            let known = self.counts.iter().rev().take(seconds).flatten();
+            known.fold((0.0, 0.0), |(time, count), second| (time + 1.0, count + second))
+        }
+
+        fn limit(&self, mut rate: f64, length: usize, arrivals: &Arrivals) -> f64 {
+            let (known, count) = self.last(length);
+            if length >= CALM && length <= self.counts.len() {
+                rate = rate.min(arrivals.bound(count, SIGNIFICANT) / known);
+            }
+            if count >= ENOUGH {
+                let missing = length.saturating_sub(self.counts.len());
+                rate = rate.max(arrivals.bound(count, -SIGNIFICANT) / (known + missing as f64));
+            }
+            rate
+        }
+
+        /// Returns the estimate, with both bounds of each window.
+        fn estimate(&self, window: Duration, arrivals: &Arrivals) -> Estimate {
+            let most = seconds(window);
+            let (known, count) = self.last(most);
+            let mean = count / known.max(KNOWN.min(most as f64));
+            let lengths: Vec<_> = std::iter::successors(Some(SHORTEST), |length| Some(length * 2))
+                .take_while(|length| *length < most)
+                .collect();
+            let rate = lengths.into_iter().rev().fold(mean, |rate, length| self.limit(rate, length, arrivals));
+            Estimate { mean, rate, count }
+        }
     }
 
     proptest! {
+        /// Spans of 1, 2 and 4 s have exact fractions.
         #[test]
-        fn one_pass_yields_the_defined_estimate(
+        fn totals_yield_the_defined_estimate(
             window in 0..200_u64,
-            seconds in prop::collection::vec((0..9_u64, 0..5_u64, 0..60_u64), 1..200),
+            seconds in prop::collection::vec((0..9_u64, 0..4_u64, 0..60_u64), 1..200),
         ) {
             let window = Duration::from_secs(window);
-            let (mut arrivals, mut now) = (Arrivals::default(), 0);
+            let (mut arrivals, mut defined, mut now) = (Arrivals::default(), Defined::default(), 0);
             for (later, span, count) in seconds {
                 now += later.saturating_sub(6).max(1);
-                arrivals.observe(window, &sample(now, span, count));
-                prop_assert_eq!(arrivals.latest(), defined(&arrivals, window));
+                let sample = sample(now, [0, 1, 2, 4][span as usize], count);
+                arrivals.observe(window, &sample);
+                defined.observe(window, &sample);
+                prop_assert_eq!(arrivals.latest(), defined.estimate(window, &arrivals));
             }
         }
     }
