@@ -15,6 +15,7 @@ mod clock;
 mod collect;
 mod decide;
 mod economy;
+mod filled;
 mod memory;
 mod metrics;
 mod run;

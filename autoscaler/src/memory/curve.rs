@@ -61,9 +61,8 @@ impl Curve {
             steady: same.map_or(0, |before| before.steady.saturating_add(1)),
         };
         let before = self.previous.replace(now);
-        self.variety.observe(&activity.service_time);
+        let count = self.variety.observe(&activity.service_time);
         self.observe_credits(now, sample);
-        let count = activity.service_time.count();
         self.observe_batches(sample, count);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is unknown while the number of replicas changes.
@@ -71,7 +70,6 @@ impl Curve {
         let ready = f64::from(now.ready);
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
         if let Some(mean) = activity.service_time.sum_us().checked_div(count).map(Duration::from_micros) {
-            // A request that ended was itself in flight, so the concurrency is at least one.
             let times = self.variety.times();
             // A request that ended was itself in flight, so the concurrency is at least one.
             self.requests.add(at_once.max(1.0), mean, count, times);

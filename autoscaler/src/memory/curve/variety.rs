@@ -2,6 +2,8 @@
 
 use weir_cluster::Histogram;
 
+use crate::filled::filled;
+
 /// First two moments of the times of the latest requests, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Variety {
@@ -18,11 +20,12 @@ const AVERAGED: f64 = 1000.0;
 const ALIKE: f64 = 0.25;
 
 impl Variety {
-    /// Adds the times of the requests that ended since the last sample.
-    pub(super) fn observe(&mut self, times: &Histogram) {
-        let bounds = Histogram::bounds_us().iter().zip(times.counts());
-        for (us, count) in bounds.filter(|(_, count)| **count > 0) {
-            let (us, count) = (*us as f64, *count as f64);
+    /// Adds the times of the requests that ended since the last sample, and returns their number.
+    pub(super) fn observe(&mut self, times: &Histogram) -> u64 {
+        let mut ended = 0;
+        for (us, count) in filled(times) {
+            ended += count;
+            let (us, count) = (us as f64, count as f64);
             self.count += count;
             self.sum += count * us;
             self.squares += count * us * us;
@@ -33,6 +36,7 @@ impl Variety {
             self.squares *= kept;
             self.count = AVERAGED;
         }
+        ended
     }
 
     /// Returns how many times more requests are needed for a reliable mean than if the times were alike; at least 1.
