@@ -55,26 +55,22 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Decides how many replicas a revision should have now. `memory` is the one that the previous decision for this
-/// revision returned, or a new one.
-#[must_use]
-pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memory, Decision) {
-    let mut memory = memory;
+/// Decides how many replicas a revision should have now. `memory` is the one of the previous decision for this revision,
+/// or a new one. It is changed in place, because copying it took a sixth of the time of a decision.
+pub fn decide(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample) -> Decision {
     memory.observe(policy, sample);
     memory.note_activity(sample);
-    let terms = Terms::new(policy, &memory, sample);
+    let terms = Terms::new(policy, memory, sample);
     let choice = match sample.coverage {
         Coverage::None => (sample.replicas.desired, Reason::Blind),
-        Coverage::Partial | Coverage::Complete => choose(policy, &mut memory, sample, &terms),
+        Coverage::Partial | Coverage::Complete => choose(policy, memory, sample, &terms),
     };
-    let (replicas, reason) = behavior::limit(policy, &mut memory, sample, choice);
+    let (replicas, reason) = behavior::limit(policy, memory, sample, choice);
     let (replicas, reason) = bound(policy, replicas, reason);
     memory.levels.decided(replicas);
     memory.changes.decided(replicas, sample.at);
-    memory.is_enough = is_enough(policy, &memory, sample, &terms);
-    let decision =
-        Decision { replicas, reason, terms, unplaced: None, starts: Arc::default(), account: Account::default() };
-    (memory, decision)
+    memory.is_enough = is_enough(policy, memory, sample, &terms);
+    Decision { replicas, reason, terms, unplaced: None, starts: Arc::default(), account: Account::default() }
 }
 
 /// Returns true if enough replicas are ready, and the queue has recovered from the last time when they were not.

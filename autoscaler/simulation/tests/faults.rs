@@ -34,10 +34,7 @@ impl Policy for Law {
             self.replaced = None;
             self.memory = self.memory.successor();
         }
-        let memory = std::mem::take(&mut self.memory);
-        let (memory, decision) = decide(&policy(), memory, sample);
-        self.memory = memory;
-        decision.replicas
+        decide(&policy(), &mut self.memory, sample).replicas
     }
 }
 
@@ -194,10 +191,7 @@ fn a_start_within_the_target_is_not_avoided_at_any_price() {
     let mut law = Law { memory: Memory::default(), replaced: None };
     let mut patient = |observed: &Observed| {
         let policy = ScalingPolicy { queue_delay: 30 * SECOND, ..policy() };
-        let memory = std::mem::take(&mut law.memory);
-        let (memory, decision) = decide(&policy, memory, &observed.sample);
-        law.memory = memory;
-        decision.replicas
+        decide(&policy, &mut law.memory, &observed.sample).replicas
     };
     let service = Service::Each { time: 5 * SECOND, most: 1 };
     struct By<'a>(&'a mut dyn FnMut(&Observed) -> u32);
@@ -294,8 +288,7 @@ fn a_few_long_requests_do_not_change_the_measured_capacity() {
     let (mut memory, mut desired, mut counts) = (Memory::default(), 25, Vec::new());
     for second in 0..3600 {
         let sample = varied_second(second, desired, &mut chance);
-        let (next, decision) = decide(&policy(), memory, &sample);
-        (memory, desired) = (next, decision.replicas);
+        desired = decide(&policy(), &mut memory, &sample).replicas;
         counts.push(desired);
     }
     let settled = &counts[900..];

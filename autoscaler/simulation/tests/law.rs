@@ -30,9 +30,7 @@ struct Law {
 
 impl Policy for Law {
     fn decide(&mut self, observed: &Observed) -> u32 {
-        let memory = std::mem::take(&mut self.memory);
-        let (memory, decision) = decide(&self.policy, memory, &observed.sample);
-        self.memory = memory;
+        let decision = decide(&self.policy, &mut self.memory, &observed.sample);
         let replicas = decision.replicas;
         self.decisions.push(decision);
         replicas

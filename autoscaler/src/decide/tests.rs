@@ -65,10 +65,7 @@ impl Revision {
             load: Load { span: Duration::from_secs(1), activity },
             replicas: self.replicas.clone(),
         };
-        let memory = std::mem::take(&mut self.memory);
-        let (memory, decision) = decide(&self.policy, memory, &sample);
-        self.memory = memory;
-        decision
+        decide(&self.policy, &mut self.memory, &sample)
     }
 
     /// Runs `seconds` equal seconds with replicas that are ready as soon as they are desired; returns the last

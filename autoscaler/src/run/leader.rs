@@ -182,9 +182,7 @@ impl<'a> Leader<'a> {
         let Some((tracked, sample)) = self.sample(snapshot, revision, now) else {
             return;
         };
-        let memory = std::mem::take(&mut tracked.memory);
-        let (memory, mut decision) = decide(policy, memory, &sample);
-        tracked.memory = memory;
+        let mut decision = decide(policy, &mut tracked.memory, &sample);
         tracked.account.add(policy, &sample, revision.gpus);
         decision.account = tracked.account.clone();
         decision.unplaced = Unplaced::of(revision);

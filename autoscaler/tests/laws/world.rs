@@ -126,9 +126,7 @@ impl Revision {
                 cold_start: Duration::from_secs(5),
             },
         };
-        let memory = std::mem::take(&mut self.memory);
-        let (memory, decision) = decide(&self.policy, memory, &sample);
-        self.memory = memory;
+        let decision = decide(&self.policy, &mut self.memory, &sample);
         self.desired = decision.replicas;
         decision
     }

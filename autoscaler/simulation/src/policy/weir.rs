@@ -29,9 +29,7 @@ impl WeirPolicy {
 
 impl Policy for WeirPolicy {
     fn decide(&mut self, observed: &Observed) -> u32 {
-        let memory = std::mem::take(&mut self.memory);
-        let (memory, decision) = decide(&self.scaling, memory, &observed.sample);
-        self.memory = memory;
+        let decision = decide(&self.scaling, &mut self.memory, &observed.sample);
         self.last.insert(decision).replicas
     }
 }
