@@ -2,7 +2,7 @@
 
 use weir_cluster::Histogram;
 
-use crate::filled::filled;
+use crate::filled::for_each_filled;
 
 /// First two moments of the times of the latest requests, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,13 +23,13 @@ impl Variety {
     /// Adds the times of the requests that ended since the last sample, and returns their number.
     pub(super) fn observe(&mut self, times: &Histogram) -> u64 {
         let mut ended = 0;
-        for (us, count) in filled(times) {
+        for_each_filled(times, |us, count| {
             ended += count;
             let (us, count) = (us as f64, count as f64);
             self.count += count;
             self.sum += count * us;
             self.squares += count * us * us;
-        }
+        });
         if self.count > AVERAGED {
             let kept = AVERAGED / self.count;
             self.sum *= kept;
