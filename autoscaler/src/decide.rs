@@ -137,8 +137,8 @@ fn keep(memory: &mut Memory, sample: &Sample, needed: (u32, Reason), rule: &Keep
         more => more.min(ScalingPolicy::MOST),
     };
     memory.levels.set(counted, now, rule.least());
-    let kept = memory.levels.kept(now, |level, past| rule.time(level, past));
-    if kept > needed.0 { (kept, keeping(memory, kept, needed.0, rule)) } else { needed }
+    let (kept, longer) = memory.levels.kept(now, needed.0, |level, past| rule.time(level, past));
+    if kept > needed.0 { (kept, Reason::Kept { needed: needed.0, longer }) } else { needed }
 }
 
 /// Raises the number to the replicas that were needed at regular intervals before, so that they are ready in time.
@@ -184,14 +184,6 @@ fn need(memory: &Memory, sample: &Sample, terms: &Terms, rule: &Keep<'_>) -> Rea
         (_, None) => Reason::Unmeasured { waiting },
         (_, Some(capacity)) => Reason::Load { rate: terms.rate, capacity, waiting },
     }
-}
-
-fn keeping(memory: &Memory, kept: u32, needed: u32, rule: &Keep<'_>) -> Reason {
-    let longer = match memory.levels.unneeded(kept, memory.seen) {
-        Some((unneeded, past)) => rule.time(kept, past).saturating_sub(unneeded),
-        None => Duration::ZERO,
-    };
-    Reason::Kept { needed, longer }
 }
 
 /// Adds a replica if the queue stays over its target although all calculated replicas are ready: the real capacity is

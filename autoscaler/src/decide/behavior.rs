@@ -19,7 +19,7 @@ pub(super) fn limit(
     choice: (u32, Reason),
 ) -> (u32, Reason) {
     if policy.behavior.is_unbounded() {
-        memory.changes = Changes::default();
+        memory.changes.clear();
         return choice;
     }
     let current = sample.replicas.desired;

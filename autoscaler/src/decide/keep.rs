@@ -30,18 +30,21 @@ pub(super) struct Keep<'a> {
     cold_start: Duration,
     /// Worth of avoiding a cold start, as a multiple of the cold-start time.
     starts: f64,
+    /// Least time for which any replica is kept.
+    least: Duration,
 }
 
 impl<'a> Keep<'a> {
     pub(super) fn new(policy: &'a ScalingPolicy, memory: &Memory, cold_start: Duration) -> Self {
         let starts = memory.start_worth.starts(starts(policy.economy));
-        Self { policy, cold_start, starts }
+        let least = cold_start.mul_f64(LEAST_STARTS).max(LEAST_TIME);
+        Self { policy, cold_start, starts, least }
     }
 
     /// Returns how long a replica (level 1 is the first) is kept after it was last needed. A time in the policy takes
     /// precedence; otherwise it is the time that would have been cheapest over the past gaps.
     pub(super) fn time(&self, level: u32, past: &Level) -> Duration {
-        let pays = self.pays(past).max(self.least());
+        let pays = self.pays(past).max(self.least);
         match (level, self.policy.retention) {
             (1, Some(retention)) => retention,
             (1, None) if self.fits() => pays,
@@ -53,7 +56,7 @@ impl<'a> Keep<'a> {
     /// Returns the least time for which any replica is kept. Without it, a load near the boundary between two numbers
     /// would stop each replica before its start has ended.
     pub(super) fn least(&self) -> Duration {
-        self.cold_start.mul_f64(LEAST_STARTS).max(LEAST_TIME)
+        self.least
     }
 
     /// Returns true if a request that waits for a start still meets the target.
@@ -65,17 +68,20 @@ impl<'a> Keep<'a> {
         if self.fits() || past.is_regular(self.cold_start) {
             // Requests do not suffer from a start that is fast enough, or that begins ahead of them at regular
             // intervals.
-            return past.gaps().keep(self.cold_start, self.cold_start);
+            return past.gaps().keep(self.cold_start).unwrap_or(self.cold_start);
         }
         // If a replica is needed for less time than a start takes, fewer requests wait for it, so its start is worth
         // less.
         let needed = past.needed().as_secs_f64() / self.cold_start.as_secs_f64();
         let worth = self.worth(1.0 + (self.starts - 1.0) * needed.min(1.0));
-        // A lower number that lasts for less than the arrival window may be noise, so the replica is kept for at least
-        // that window while its gaps are unknown.
+        past.gaps().keep(worth).unwrap_or_else(|| self.first(worth))
+    }
+
+    /// Returns the time for a replica whose gaps are unknown. A lower number that lasts for less than the arrival window
+    /// may be noise, so it is at least that window.
+    fn first(&self, worth: Duration) -> Duration {
         let first = self.worth(starts(self.policy.economy));
-        let first = first.max(self.policy.window).max(worth.min(self.worth(UNKNOWN_GAPS)));
-        past.gaps().keep(worth, first)
+        first.max(self.policy.window).max(worth.min(self.worth(UNKNOWN_GAPS)))
     }
 
     fn worth(&self, starts: f64) -> Duration {

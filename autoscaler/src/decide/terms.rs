@@ -66,7 +66,7 @@ const MANY: f64 = 4.0;
 const SLACK: f64 = 0.05;
 
 impl Terms {
-    pub(super) fn new(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> Self {
+    pub(super) fn new(policy: &ScalingPolicy, memory: &mut Memory, sample: &Sample) -> Self {
         let rate = memory.arrivals.latest().rate;
         let credits = credits(policy, memory, sample);
         let capacity = capacity(policy, memory, credits);
@@ -210,7 +210,7 @@ fn credits(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> f64 {
     }
 }
 
-fn capacity(policy: &ScalingPolicy, memory: &Memory, credits: f64) -> Option<f64> {
+fn capacity(policy: &ScalingPolicy, memory: &mut Memory, credits: f64) -> Option<f64> {
     let measured = memory.curve.capacity(credits);
     match policy.target {
         Some(ScaleTarget::Rps(target)) => Some(measured.unwrap_or(target).min(target)),

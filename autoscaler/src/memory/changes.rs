@@ -45,6 +45,13 @@ impl Changes {
         }
     }
 
+    /// Forgets everything, for a policy without limits.
+    pub(crate) fn clear(&mut self) {
+        if self.desired.is_some() {
+            *self = Self::default();
+        }
+    }
+
     /// Records the number that the law wants, and drops what is older than the windows.
     pub(crate) fn want(&mut self, behavior: &ScalingBehavior, wanted: u32, now: Duration) {
         let wanted = i64::from(wanted);

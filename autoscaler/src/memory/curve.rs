@@ -28,6 +28,15 @@ pub(crate) struct Curve {
     /// Concurrent requests of a replica, as the gateways last reported; None before the first report.
     credits: Option<f64>,
     previous: Option<Observed>,
+    /// The latest calculated capacity; `None` if something was measured since.
+    calculated: Option<Calculated>,
+}
+
+/// Capacity of a replica with this concurrency.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Calculated {
+    at_once: f64,
+    capacity: Option<f64>,
 }
 
 /// Part of a sample that is kept until the next one.
@@ -63,6 +72,9 @@ impl Curve {
         let before = self.previous.replace(now);
         let count = self.variety.observe(&activity.service_time);
         self.observe_credits(now, sample);
+        if count > 0 || activity.batches.iter().next().is_some() {
+            self.calculated = None;
+        }
         self.observe_batches(sample, count);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is unknown while the number of replicas changes.
@@ -86,7 +98,18 @@ impl Curve {
     }
 
     /// Returns the requests per second that a replica can serve with this concurrency; `None` until it was measured.
-    pub(crate) fn capacity(&self, at_once: f64) -> Option<f64> {
+    pub(crate) fn capacity(&mut self, at_once: f64) -> Option<f64> {
+        match self.calculated {
+            Some(known) if known.at_once == at_once => known.capacity,
+            _ => {
+                let capacity = self.calculate(at_once);
+                self.calculated = Some(Calculated { at_once, capacity });
+                capacity
+            }
+        }
+    }
+
+    fn calculate(&self, at_once: f64) -> Option<f64> {
         let rows = self.rows_per_request();
         match self.batches.throughput(at_once * rows) {
             Some(throughput) => Some(throughput / rows),

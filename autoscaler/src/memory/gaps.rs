@@ -30,10 +30,10 @@ impl Gaps {
     }
 
     /// Returns the time that would have been cheapest to keep the replica over all the gaps, if a start costs as much
-    /// as keeping a replica for `cost`. Returns `first` while there are too few gaps.
-    pub(crate) fn keep(&self, cost: Duration, first: Duration) -> Duration {
+    /// as keeping a replica for `cost`. Returns `None` while there are too few gaps.
+    pub(crate) fn keep(&self, cost: Duration) -> Option<Duration> {
         if self.latest.len() < FEWEST {
-            return first;
+            return None;
         }
         let cost = cost.as_secs_f64();
         let sorted = &self.sorted;
@@ -48,7 +48,7 @@ impl Gaps {
             }
         }
         // 5 % more, so that the same gap is covered next time.
-        Duration::from_secs_f64(best.1 * 1.05)
+        Some(Duration::from_secs_f64(best.1 * 1.05))
     }
 }
 
@@ -56,35 +56,34 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn keep(gaps: &[u64], cost: u64) -> f64 {
+    fn keep(gaps: &[u64], cost: u64) -> Option<f64> {
         let mut all = Gaps::default();
         for gap in gaps {
             all.add(Duration::from_secs(*gap));
         }
-        let first = Duration::from_secs(7);
-        all.keep(Duration::from_secs(cost), first).as_secs_f64()
+        all.keep(Duration::from_secs(cost)).map(|time| time.as_secs_f64())
     }
 
     #[test]
-    fn too_few_gaps_yield_the_default() {
-        assert_eq!(keep(&[60; 4], 100), 7.0);
+    fn too_few_gaps_yield_nothing() {
+        assert_eq!(keep(&[60; 4], 100), None);
     }
 
     #[test]
     fn gaps_shorter_than_the_worth_of_a_start_are_covered() {
-        assert_eq!(keep(&[60; 5], 100), 63.0);
-        assert_eq!(keep(&[60; 5], 50), 0.0);
+        assert_eq!(keep(&[60; 5], 100), Some(63.0));
+        assert_eq!(keep(&[60; 5], 50), Some(0.0));
     }
 
     #[test]
     fn rare_long_gaps_are_not_covered() {
-        assert_eq!(keep(&[20, 20, 20, 20, 20, 20, 20, 20, 900], 100), 21.0);
+        assert_eq!(keep(&[20, 20, 20, 20, 20, 20, 20, 20, 900], 100), Some(21.0));
     }
 
     #[test]
     fn old_gaps_are_forgotten() {
         let mut gaps = vec![60; KEPT];
         gaps.extend([5; KEPT]);
-        assert_eq!(keep(&gaps, 100), 5.25);
+        assert_eq!(keep(&gaps, 100), Some(5.25));
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(crate) struct Growth {
     /// Histogram of the ratios by their logarithm, for each context; the steps are narrow for small ratios.
     seen: [[f32; STEPS]; CONTEXTS],
+    /// Sum of each histogram.
+    totals: [f32; CONTEXTS],
     /// Mean of the load over several starts.
     mean: f64,
     /// Slots of the time since a start ago, the latest last.
@@ -72,9 +74,10 @@ impl Growth {
     /// `load`; at least `load` itself. A lower load is never predicted to exceed what a higher one grows to.
     pub(crate) fn highest(&self, share: f64, load: f64) -> f64 {
         let bounds = BOUNDS.iter().map(|bound| bound * self.mean);
-        let contexts = std::iter::once(0.0).chain(bounds).zip(&self.seen);
+        let histograms = self.seen.iter().zip(self.totals);
+        let contexts = std::iter::once(0.0).chain(bounds).zip(histograms);
         let reached = contexts.skip(self.context(load));
-        let grown = reached.map(|(bound, seen)| load.max(bound) * quantile(seen, share));
+        let grown = reached.map(|(bound, (seen, total))| load.max(bound) * quantile(seen, f64::from(total) * share));
         grown.fold(f64::INFINITY, f64::min).max(load)
     }
 
@@ -106,13 +109,12 @@ impl Growth {
             *count *= kept;
         }
         self.seen[from.context][index] += 1.0;
+        self.totals[from.context] = self.seen[from.context].iter().sum();
     }
 }
 
-/// Returns the ratio that this share of the observed ratios did not exceed, at least 1.
-fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
-    let total: f32 = seen.iter().sum();
-    let rank = f64::from(total) * share;
+/// Returns the ratio that this number of the observed ratios did not exceed, at least 1.
+fn quantile(seen: &[f32; STEPS], rank: f64) -> f64 {
     let mut below = 0.0;
     for (index, count) in seen.iter().map(|count| f64::from(*count)).enumerate() {
         if below + count >= rank {
@@ -149,6 +151,7 @@ impl Default for Growth {
         seen[step(1.15).ceil() as usize] = 4.0;
         Self {
             seen: [seen; CONTEXTS],
+            totals: [seen.iter().sum(); CONTEXTS],
             mean: 0.0,
             slots: VecDeque::new(),
             latest: 0.0,

@@ -8,6 +8,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Headroom {
     logarithm: f64,
+    /// The headroom for this logarithm.
+    deviations: f64,
 }
 
 /// Requests since the last sample, at a time when enough replicas were ready.
@@ -45,17 +47,18 @@ impl Headroom {
         let weight = (1.0 / REQUESTS).min(starts / STARTS / requests);
         let change = (late - requests) * weight;
         self.logarithm = (self.logarithm + change.min(0.1)).clamp(LEAST.ln(), MOST.ln());
+        self.deviations = self.logarithm.exp();
     }
 
     /// Returns the headroom in standard deviations.
     pub(crate) fn deviations(&self) -> f64 {
-        self.logarithm.exp()
+        self.deviations
     }
 }
 
 impl Default for Headroom {
     fn default() -> Self {
-        Self { logarithm: FIRST.ln() }
+        Self { logarithm: FIRST.ln(), deviations: FIRST.ln().exp() }
     }
 }
 

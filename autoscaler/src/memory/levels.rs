@@ -11,6 +11,10 @@ use super::rhythm::Rhythm;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Levels {
     levels: Vec<Level>,
+    /// Number of replicas that have not been stopped since they were last needed.
+    kept: usize,
+    /// Number of levels up to the last one with regular intervals.
+    regular: usize,
     /// The most replicas that were requested, by a decision or by others, and that have not ended yet.
     known: u32,
 }
@@ -23,22 +27,13 @@ pub(crate) struct Level {
     since: Duration,
     /// Usual time for which the replica is needed without a gap; `None` before the first gap.
     usual: Option<Duration>,
-    /// True if the replica has not been stopped since it was last needed.
-    is_kept: bool,
     gaps: Gaps,
     rhythm: Rhythm,
 }
 
 impl Level {
     fn new(now: Duration) -> Self {
-        Self {
-            last_needed: now,
-            since: now,
-            usual: None,
-            is_kept: true,
-            gaps: Gaps::default(),
-            rhythm: Rhythm::default(),
-        }
+        Self { last_needed: now, since: now, usual: None, gaps: Gaps::default(), rhythm: Rhythm::default() }
     }
 
     /// Returns the gaps after which the replica was needed again.
@@ -95,41 +90,48 @@ impl Levels {
     /// Records that this many replicas are needed now, and the gaps that end with it; gaps below `least` are ignored.
     pub(crate) fn set(&mut self, replicas: u32, now: Duration, least: Duration) {
         let known = self.levels.iter_mut().take(LEARNED.min(replicas as usize));
+        let mut has_resumed = false;
         for level in known {
             let gap = now.saturating_sub(level.last_needed);
             if gap > least {
                 level.resume(now, gap);
+                has_resumed = true;
             }
+        }
+        if has_resumed {
+            let last = self.levels.iter().rposition(|level| level.rhythm.has_range());
+            self.regular = last.map_or(0, |index| index + 1);
         }
         self.touch(replicas, now);
     }
 
     /// Returns how many replicas are kept if each is kept for the time that `keep` returns for its level (1 is the
-    /// first).
-    pub(crate) fn kept(&mut self, now: Duration, keep: impl Fn(u32, &Level) -> Duration) -> u32 {
-        let mut kept = 0;
-        for index in (0..self.levels.len()).rev() {
-            let level = &self.levels[index];
-            if !level.is_kept {
-                continue;
+    /// first). If these are more than `needed`, also returns for how long the last of them is still kept.
+    pub(crate) fn kept(
+        &mut self,
+        now: Duration,
+        needed: u32,
+        keep: impl Fn(u32, &Level) -> Duration,
+    ) -> (u32, Duration) {
+        while let Some(index) = self.kept.checked_sub(1) {
+            let level = index as u32 + 1;
+            let unneeded = now.saturating_sub(self.levels[index].last_needed);
+            if unneeded.is_zero() && level <= needed {
+                return (level, Duration::ZERO);
             }
-            let unneeded = now.saturating_sub(level.last_needed);
-            let past = &self.levels[index.min(LEARNED - 1)];
-            if unneeded.is_zero() || unneeded < keep(index as u32 + 1, past) {
-                kept = index + 1;
-                break;
+            let time = keep(level, &self.levels[index.min(LEARNED - 1)]);
+            if unneeded.is_zero() || unneeded < time {
+                return (level, time.saturating_sub(unneeded));
             }
+            self.kept = index;
         }
-        for level in &mut self.levels[kept..] {
-            level.is_kept = false;
-        }
-        kept as u32
+        (0, Duration::ZERO)
     }
 
     /// Returns the most replicas for which a start now would be in time, by the intervals at which they were needed
     /// before.
     pub(crate) fn expected(&self, now: Duration, cold_start: Duration) -> u32 {
-        let learned = self.levels.iter().take(LEARNED);
+        let learned = self.levels.iter().take(self.regular);
         let mut expected = learned.enumerate().filter(|(_, level)| level.is_expected(now, cold_start));
         expected.next_back().map_or(0, |(index, _)| index as u32 + 1)
     }
@@ -144,9 +146,7 @@ impl Levels {
 
     /// Marks every replica as stopped, so that none is kept.
     pub(crate) fn clear(&mut self) {
-        for level in &mut self.levels {
-            level.is_kept = false;
-        }
+        self.kept = 0;
     }
 
     /// Records the decided number of replicas.
@@ -161,8 +161,8 @@ impl Levels {
         }
         for level in &mut self.levels[..replicas] {
             level.last_needed = now;
-            level.is_kept = true;
         }
+        self.kept = self.kept.max(replicas);
     }
 }
 
@@ -184,33 +184,33 @@ mod tests {
         set(&mut levels, 3, 0);
         set(&mut levels, 2, 5);
         set(&mut levels, 1, 8);
-        let mut kept = |second| levels.kept(at(second), |_, _| at(10));
+        let mut kept = |second| levels.kept(at(second), 0, |_, _| at(10)).0;
         assert_eq!((kept(9), kept(10), kept(15), kept(18)), (3, 2, 1, 0));
         // A stopped level is not kept again.
-        assert_eq!(levels.kept(at(18), |_, _| at(100)), 0);
+        assert_eq!(levels.kept(at(18), 0, |_, _| at(100)), (0, at(0)));
     }
 
     #[test]
     fn a_raise_by_others_is_kept_and_told_apart_from_a_stopping_replica() {
         let mut levels = Levels::default();
         levels.adopt(4, at(0));
-        assert_eq!(levels.kept(at(9), |_, _| at(10)), 4);
-        assert_eq!(levels.kept(at(10), |_, _| at(10)), 0);
+        assert_eq!(levels.kept(at(9), 0, |_, _| at(10)), (4, at(1)));
+        assert_eq!(levels.kept(at(10), 0, |_, _| at(10)).0, 0);
         levels.decided(0);
         // The cluster is slow to follow.
         levels.adopt(4, at(11));
-        assert_eq!(levels.kept(at(11), |_, _| at(10)), 0);
+        assert_eq!(levels.kept(at(11), 0, |_, _| at(10)).0, 0);
         levels.adopt(0, at(12));
         levels.adopt(2, at(13));
-        assert_eq!(levels.kept(at(14), |_, _| at(10)), 2);
+        assert_eq!(levels.kept(at(14), 0, |_, _| at(10)), (2, at(9)));
     }
 
     #[test]
     fn without_retention_a_needed_replica_is_still_kept_now() {
         let mut levels = Levels::default();
         set(&mut levels, 1, 3);
-        assert_eq!(levels.kept(at(3), |_, _| Duration::ZERO), 1);
-        assert_eq!(levels.kept(at(4), |_, _| Duration::ZERO), 0);
+        assert_eq!(levels.kept(at(3), 0, |_, _| Duration::ZERO), (1, at(0)));
+        assert_eq!(levels.kept(at(4), 0, |_, _| Duration::ZERO).0, 0);
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         }
         let keep = |level| {
             let (_, past) = levels.unneeded(level, at(1000)).unwrap();
-            past.gaps().keep(at(300), at(7)).as_secs()
+            past.gaps().keep(at(300)).unwrap().as_secs()
         };
         assert_eq!((keep(1), keep(2)), (52, 105));
         assert_eq!(levels.unneeded(3, at(1000)), None);

@@ -49,6 +49,11 @@ impl Rhythm {
         pays.then_some(least..=most)
     }
 
+    /// Returns true if the intervals are alike, so that [`next`](Self::next) may return a range.
+    pub(crate) fn has_range(&self) -> bool {
+        self.range.is_some()
+    }
+
     fn measure(&self) -> Option<(Duration, Duration)> {
         if self.latest.len() < FEWEST {
             return None;

@@ -9,6 +9,10 @@ use std::time::Duration;
 pub(crate) struct StartWorth {
     /// Logarithm of the worth; `None` before the first request.
     logarithm: Option<f64>,
+    /// The worth for this logarithm; meaningless before the first request.
+    worth: f64,
+    /// Highest worth of the last sample, and its logarithm.
+    most: (f64, f64),
     /// Decaying count of requests, which remembers about [`AVERAGED`] cold-start times.
     requests: f64,
 }
@@ -16,7 +20,11 @@ pub(crate) struct StartWorth {
 impl StartWorth {
     /// Learns from the requests since the last sample.
     pub(crate) fn observe(&mut self, elapsed: Duration, sample: &StartSample) {
-        let logarithm = self.logarithm.get_or_insert(sample.first.max(1.0).ln());
+        let logarithm = self.logarithm.unwrap_or_else(|| sample.first.max(1.0).ln());
+        self.set(logarithm);
+        if self.requests <= 0.0 && sample.requests == 0 {
+            return;
+        }
         let starts = elapsed.as_secs_f64() / sample.cold_start.as_secs_f64().max(1.0);
         let kept = (-starts / AVERAGED).exp();
         self.requests = self.requests * kept + sample.requests as f64;
@@ -27,13 +35,24 @@ impl StartWorth {
         }
         let late = sample.late as f64 / sample.allowed.max(1e-3);
         let change = (late - sample.requests as f64) / usual * SPEED;
-        *logarithm = (*logarithm + change.clamp(-0.5, 0.5)).clamp(0.0, sample.most.max(1.0).ln());
+        if self.most.0 != sample.most {
+            self.most = (sample.most, sample.most.max(1.0).ln());
+        }
+        self.set((logarithm + change.clamp(-0.5, 0.5)).clamp(0.0, self.most.1));
+    }
+
+    /// Sets the logarithm. It stays the same in most seconds without requests, and the exponential is then not
+    /// calculated again.
+    fn set(&mut self, logarithm: f64) {
+        if self.logarithm != Some(logarithm) {
+            (self.logarithm, self.worth) = (Some(logarithm), logarithm.exp());
+        }
     }
 
     /// Returns the worth of avoiding a cold start, as a multiple of the cold-start time: at least 1, or `first` before
     /// any request.
     pub(crate) fn starts(&self, first: f64) -> f64 {
-        self.logarithm.map_or(first, f64::exp)
+        self.logarithm.map_or(first, |_| self.worth)
     }
 }
 

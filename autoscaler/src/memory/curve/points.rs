@@ -104,8 +104,11 @@ impl Points {
 
     /// Returns the point closest to this concurrency, if one is close enough.
     fn near(&self, at_once: f64) -> Option<&Point> {
+        // The concurrency rises from point to point, so only the two around it can be the closest.
+        let above = self.points.partition_point(|point| point.at_once < at_once);
+        let around = self.points[above.saturating_sub(1)..].iter().take(2);
         let ratio = |point: &Point| (point.at_once / at_once).max(at_once / point.at_once);
-        let near = self.points.iter().filter(|point| ratio(point) <= NEAR);
+        let near = around.filter(|point| ratio(point) <= NEAR);
         near.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
@@ -132,13 +135,13 @@ impl Points {
     /// Fits a line by weighted least squares; neither part is negative. If the points are close to each other the line
     /// is flat, because they do not show what more concurrency costs.
     fn line(&self) -> Option<(f64, f64)> {
-        let weight = self.total(|_| 1.0);
+        let [weight, at_once, seconds] = self.totals(|p| [1.0, p.at_once, p.seconds]);
         if weight <= 0.0 {
             return None;
         }
-        let (x, y) = (self.total(|p| p.at_once) / weight, self.total(|p| p.seconds) / weight);
-        let spread = self.total(|p| (p.at_once - x).powi(2));
-        let slope = self.total(|p| (p.at_once - x) * (p.seconds - y)) / spread;
+        let (x, y) = (at_once / weight, seconds / weight);
+        let [spread, along] = self.totals(|p| [(p.at_once - x).powi(2), (p.at_once - x) * (p.seconds - y)]);
+        let slope = along / spread;
         if !self.is_wide() || slope <= 0.0 {
             return Some((y, 0.0));
         }
@@ -146,8 +149,8 @@ impl Points {
         if fixed >= 0.0 {
             return Some((fixed, slope));
         }
-        let through_zero = self.total(|p| p.at_once * p.seconds) / self.total(|p| p.at_once.powi(2));
-        Some((0.0, through_zero))
+        let [along, spread] = self.totals(|p| [p.at_once * p.seconds, p.at_once.powi(2)]);
+        Some((0.0, along / spread))
     }
 
     /// Returns true if one point has twice the concurrency of another. With less, the slope is noise.
@@ -158,9 +161,15 @@ impl Points {
         }
     }
 
-    /// Returns the sum of this over all points, by their weights.
-    fn total(&self, of: impl Fn(&Point) -> f64) -> f64 {
-        self.points.iter().map(|point| point.weight * of(point)).sum()
+    /// Returns the sums of these over all points, by their weights, in one pass.
+    fn totals<const N: usize>(&self, of: impl Fn(&Point) -> [f64; N]) -> [f64; N] {
+        let mut totals = [0.0; N];
+        for point in &self.points {
+            for (total, value) in totals.iter_mut().zip(of(point)) {
+                *total += point.weight * value;
+            }
+        }
+        totals
     }
 }
 
