@@ -131,6 +131,11 @@ impl Access {
         self.secrets.values().find(|values| kind.fits(values))
     }
 
+    /// Returns the value of a key of the first Secret, by name, that has it.
+    pub(crate) fn secret_value(&self, key: &str) -> Option<&String> {
+        self.secrets.values().find_map(|values| values.get(key))
+    }
+
     /// Returns the values of a variable that holds a JSON object of strings; empty if it is not set.
     ///
     /// # Errors

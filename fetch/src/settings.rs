@@ -28,7 +28,7 @@ impl Settings for Access {
     }
 
     fn secret(&self, key: &str) -> Option<String> {
-        self.secret(|found| found == key)?.get(key).cloned()
+        self.secret_value(key).cloned()
     }
 
     fn file(&self, path: &Path) -> Option<String> {

@@ -13,6 +13,8 @@ pub(crate) use self::http::{HttpSource, HttpStore};
 pub(crate) use self::hub::{Address, Hub};
 pub(crate) use self::registry::{Reference, Registry};
 use crate::error::FetchError;
+use crate::packing::Packing;
+use crate::shown_uri::without_secrets;
 
 /// Schemes of URIs that are fetched.
 const REMOTE: [&str; 7] = ["http", "https", "s3", "gs", "hf", "oci", "oci+fetch"];
@@ -31,20 +33,6 @@ pub fn check_uri(uri: &str) -> Result<(), FetchError> {
     Source::parse(uri).map(|_| ())
 }
 
-/// Returns a URI without its credentials, query and fragment, which may be secret, for messages. Accepts any text, even
-/// if it is not a URI that can be fetched.
-#[must_use]
-pub fn without_secrets(uri: &str) -> String {
-    let end = uri.find(['?', '#']).unwrap_or(uri.len());
-    let (plain, _) = uri.split_at(end);
-    let Some((scheme, rest)) = plain.split_once("://") else {
-        return plain.to_owned();
-    };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
-}
-
 /// Returns the name of the file that a fetch of `uri` leaves in its target; `None` for an archive, whose entries are
 /// unpacked instead.
 #[must_use]
@@ -56,7 +44,7 @@ pub fn plain_file(uri: &str) -> Option<String> {
     }
 }
 
-/// A parsed URI.
+/// A source of objects, parsed from a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// One file of a web server.
@@ -69,32 +57,8 @@ pub(crate) enum Source {
     Registry(Reference),
 }
 
-/// Packing of a file, as given by the extension of its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
-    /// An archive named `.zip`.
-    Zip,
-    /// An archive named `.tar`.
-    Tar,
-    /// An archive named `.tar.gz` or `.tgz`.
-    TarGz,
-    /// A layer of an image. The layers are unpacked together, in their order.
-    Layer(Compression),
-    /// Any other file, which is the model itself.
-    None,
-}
-
 /// Schemes of KServe that Weir does not fetch.
 const UNSUPPORTED: [&str; 5] = ["hdfs", "webhdfs", "git", "ms", "modelscope"];
-
-/// Compression of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
-    /// A tar archive as it is.
-    None,
-    /// A tar archive compressed by gzip.
-    Gzip,
-}
 
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
@@ -119,34 +83,9 @@ impl Source {
     }
 }
 
-impl Packing {
-    fn of(name: &str) -> Self {
-        let name = name.to_ascii_lowercase();
-        if name.ends_with(".zip") {
-            Self::Zip
-        } else if name.ends_with(".tar") {
-            Self::Tar
-        } else if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
-            Self::TarGz
-        } else {
-            Self::None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packing_follows_the_name() {
-        let packing = |uri: &str| HttpSource::parse(uri).unwrap().packing();
-        assert_eq!(packing("https://a/b/model.ZIP?x=.tar"), Packing::Zip);
-        assert_eq!(packing("http://a/model.tar.gz"), Packing::TarGz);
-        assert_eq!(packing("http://a/model.tgz"), Packing::TarGz);
-        assert_eq!(packing("http://a/model.tar"), Packing::Tar);
-        assert_eq!(packing("http://a/model.pt"), Packing::None);
-    }
 
     #[test]
     fn secrets_are_not_shown() {
@@ -160,20 +99,6 @@ mod tests {
         ] {
             let error = Source::parse(refused).unwrap_err().to_string();
             assert!(!error.contains("cret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn uris_without_secrets_are_shown_unchanged() {
-        let shown = [
-            ("https://me:secret@a:8/m@1/x.pt?y#z", "https://a:8/m@1/x.pt"),
-            ("pvc://claim/path", "pvc://claim/path"),
-            ("s3://key:secret@bucket", "s3://bucket"),
-            ("models/digits", "models/digits"),
-            ("", ""),
-        ];
-        for (uri, expected) in shown {
-            assert_eq!(without_secrets(uri), expected);
         }
     }
 

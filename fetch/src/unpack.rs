@@ -20,7 +20,7 @@ pub(crate) use self::layers::unpack_layers;
 use self::metered::Metered;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::Packing;
+use crate::packing::Packing;
 
 /// Writes entries while the limits allow it.
 struct Unpacker<'a> {

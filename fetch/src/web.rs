@@ -12,7 +12,7 @@ use reqwest::{Certificate, Client, Response, Url};
 pub(crate) use self::response::{Head, is_empty_file, may_succeed_later};
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::without_secrets;
+use crate::shown_uri::without_secrets;
 use crate::store::StoreError;
 
 /// Maximum time to connect, including the TLS handshake.
@@ -30,7 +30,7 @@ pub(crate) enum Trust {
     Any,
 }
 
-/// An HTTP client.
+/// An HTTP client for all schemes.
 #[derive(Clone, Debug)]
 pub(crate) struct WebClient {
     client: Client,

@@ -13,10 +13,11 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 
 use self::connect::{Connection, Login};
 use self::refusal::{Cause, Subject};
-use super::{Packing, without_secrets};
 use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
+use crate::packing::Packing;
+use crate::shown_uri::without_secrets;
 use crate::store::{Body, Object, RelativePath, Store, StoreError};
 
 /// A key or a prefix in a bucket.

@@ -7,10 +7,11 @@ use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
-use super::{Packing, without_secrets};
 use crate::digest::Digest;
 use crate::error::FetchError;
 use crate::limits::Limits;
+use crate::packing::Packing;
+use crate::shown_uri::without_secrets;
 use crate::store::{Body, Object, RelativePath, Store, StoreError};
 use crate::transfer::PIECE;
 use crate::web::{Head, WebClient, failure, interrupted, is_empty_file};
@@ -80,7 +81,7 @@ impl<'a> HttpStore<'a> {
         failure(&response).map_or(Ok(response), Err)
     }
 
-    /// Sends the first request. Its answer says the size, the validator and if the server supports ranges.
+    /// Sends the first request. The response says the size, the validator, and if the server supports ranges.
     async fn open(&self) -> Result<Body, StoreError> {
         let range = self.first..self.first.saturating_add(PIECE);
         let response = self.request(Some(range), None).await?;

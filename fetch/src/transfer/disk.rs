@@ -24,12 +24,12 @@ pub(super) struct Disk {
     journal: Arc<Journal>,
     /// Size of the whole download in bytes; `None` if it is unknown.
     total: Option<u64>,
-    gate: Arc<RwLock<Gate>>,
+    access: Arc<RwLock<WriteAccess>>,
 }
 
-/// Permission to write.
+/// Permission to write to the files of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum WriteAccess {
     Open,
     /// The download has ended.
     Closed,
@@ -37,7 +37,12 @@ enum Gate {
 
 impl Disk {
     pub(super) fn new(folder: &Path, journal: Journal, total: Option<u64>) -> Self {
-        Self { folder: folder.to_owned(), journal: Arc::new(journal), total, gate: Arc::new(RwLock::new(Gate::Open)) }
+        Self {
+            folder: folder.to_owned(),
+            journal: Arc::new(journal),
+            total,
+            access: Arc::new(RwLock::new(WriteAccess::Open)),
+        }
     }
 
     pub(super) fn total(&self) -> Option<u64> {
@@ -46,7 +51,7 @@ impl Disk {
 
     /// Waits for the writes that run, and prevents later ones.
     pub(super) fn close(&self) {
-        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Gate::Closed;
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = WriteAccess::Closed;
     }
 
     fn path(&self, path: &Path) -> PathBuf {
@@ -75,8 +80,8 @@ impl Disk {
     ) -> Result<(), FetchError> {
         let (disk, file) = (self.clone(), file.clone());
         blocking(move || {
-            let gate = disk.gate.read().unwrap_or_else(PoisonError::into_inner);
-            if *gate == Gate::Closed {
+            let access = disk.access.read().unwrap_or_else(PoisonError::into_inner);
+            if *access == WriteAccess::Closed {
                 return Ok(());
             }
             for chunk in chunks {

@@ -19,7 +19,7 @@ use crate::store::{Object, RelativePath};
 /// Name of the file in the working directory.
 const NAME: &str = "journal";
 
-/// An open journal.
+/// An open journal of the bytes received.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
@@ -102,7 +102,7 @@ impl Entry {
             size: self.size,
             version: self.version.clone(),
             digest: None,
-            packing: crate::source::Packing::None,
+            packing: crate::packing::Packing::None,
         })
     }
 }

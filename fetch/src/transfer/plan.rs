@@ -185,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::source::Packing;
+    use crate::packing::Packing;
     use crate::store::RelativePath;
 
     fn object(path: &str, size: Option<u64>, version: Option<&str>) -> Object {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was received before, the rest of the pieces and the counters cover each byte once.
+        /// After any interruption, the rest of the pieces and the counters cover each byte once.
         #[test]
         fn counters_and_pieces_cover_each_byte_once(size in 0..5 * PIECE, counts in prop::collection::vec(0..3 * PIECE, 5)) {
             let object = object("a", Some(size), Some("1"));

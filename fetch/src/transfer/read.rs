@@ -163,7 +163,7 @@ fn split(batch: Vec<Result<Bytes, StoreError>>, mut room: u64) -> (Vec<Bytes>, O
 mod tests {
     use super::super::PIECE;
     use super::*;
-    use crate::source::Packing;
+    use crate::packing::Packing;
     use crate::store::RelativePath;
 
     fn answer(start: u64, end: Option<u64>, version: &str, (bytes, done): (Range<u64>, u64)) -> Answer {

@@ -9,7 +9,7 @@ use weir_fuzz::{FuzzRng, Rng};
 
 use super::unpack;
 use crate::limits::Limits;
-use crate::source::Packing;
+use crate::packing::Packing;
 
 /// Long enough to reach every rule, short enough for every test run.
 const SECONDS: u64 = 2;

@@ -21,7 +21,7 @@ use super::metered::Metered;
 use super::{MAX_TAR_HEADER, too_large};
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::source::Compression;
+use crate::packing::Compression;
 
 /// Number of directories that the error about an image without `/models` names.
 const NAMED: usize = 10;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::digest::Digest;
-use crate::source::Packing;
+use crate::packing::Packing;
 use crate::store::{Object, RelativePath};
 
 /// A commit that a revision means.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::digest::Digest;
-use crate::source::{Compression, Packing};
+use crate::packing::{Compression, Packing};
 use crate::store::{Object, RelativePath};
 
 /// Media types that a manifest may have.
