@@ -32,6 +32,7 @@ if [ $# -gt 0 ]; then
 else
     start "alone  " tests/clients "${waiting[@]/#/--ignore=}"
     start "waiting" "${waiting[@]}"
+    start "storage" tests/storage
 fi
 failed=0
 for one in "${suites[@]}"; do wait "$one" || failed=1; done

@@ -4,11 +4,11 @@
 #     scripts/clients.sh          # what `make test-platform` runs first
 #
 #   .venv/                        tritonclient, the kserve SDK and pytest, at the versions of
-#                                 tests/clients/requirements.txt
+#                                 tests/clients/requirements.txt, and moto of tests/storage/requirements.txt
 #   .venv/perf_analyzer/bin/      perf_analyzer: a script that runs the binary with its libraries
 #   .venv/silero/                 silero_vad.jit, which finds speech: the model as its wheel ships it
 #
-# Run again, it does nothing unless requirements.txt or this script has changed.
+# Run again, it does nothing unless a requirements.txt or this script has changed.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -82,7 +82,7 @@ provide_silero() {
 
 command -v "$PYTHON" >/dev/null ||
     fail "$PYTHON is missing (Debian, Ubuntu: apt-get install python3 python3-venv)"
-wanted=$(cat tests/clients/requirements.txt scripts/clients.sh | sha256sum)
+wanted=$(cat tests/clients/requirements.txt tests/storage/requirements.txt scripts/clients.sh | sha256sum)
 if [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then
     exit 0
 fi
@@ -90,7 +90,7 @@ fi
 echo "making $VENV with the clients that the tests run (about a minute; 0.5 GB on disk)"
 [ -x "$VENV/bin/pip" ] || "$PYTHON" -m venv "$VENV" ||
     fail "$PYTHON cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
-"$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt
+"$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt -r tests/storage/requirements.txt
 provide_perf_analyzer
 provide_silero
 echo "$wanted" >"$STAMP"
