@@ -20,9 +20,10 @@ const UNSCHEDULABLE: [(&str, &str); 12] = [
 ];
 
 /// Part of a kubelet's message about a container that it cannot create, and what to do about it.
-const CONTAINER: [(&str, &str); 10] = [
+const CONTAINER: [(&str, &str); 11] = [
     ("image will run as root", "choose an image that does not, or write securityContext.runAsUser"),
     ("non-numeric user", "write securityContext.runAsUser with that user's number"),
+    ("couldn't find key", "add that key to it, or correct the name of the key, such as model.storage.key"),
     ("secret", "create that Secret"),
     ("configmap", "create that ConfigMap"),
     ("subPath", "put the model where the storageUri says, or correct that"),

@@ -234,6 +234,23 @@ fn a_container_that_runs_before_says_what_to_do() {
             r#"the image "example/server:1" cannot be had, ImagePullBackOff (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
         ),
         (
+            first(
+                "storage-initializer",
+                &waiting("CreateContainerConfigError", "couldn't find key minio in Secret vision/storage-config"),
+            ),
+            R::StorageFailed,
+            "the container storage-initializer cannot be made, CreateContainerConfigError (couldn't find key minio in \
+             Secret vision/storage-config): add that key to it, or correct the name of the key, such as \
+             model.storage.key",
+        ),
+        (
+            first("storage-initializer", &terminated(1, "Error", "error: s3://private/digits answered 403\n")),
+            R::StorageFailed,
+            "the model cannot be fetched, s3://private/digits answered 403: no Secret was used, as the ServiceAccount \
+             default named none: add one to its `secrets` or, for a registry, to its imagePullSecrets, and change the \
+             service's predictor, so that a new revision uses it; or correct the storageUri",
+        ),
+        (
             first("migrate", &terminated(3, "Error", "")),
             R::Exited,
             "the container migrate ended with code 3: see `kubectl logs --previous`",
