@@ -1,0 +1,165 @@
+//! The zip archive of an exported program: the JSON text of the program, and the bytes of its weights.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::error::ExportedError;
+use crate::graph::{Payload, Program};
+use crate::schema::{PayloadConfig, PayloadMeta, ProgramJson};
+
+/// Largest `model.json`, in bytes. The program of a model with 10 000 operators takes 20 MB.
+const LONGEST_PROGRAM: u64 = 256 << 20;
+
+/// Largest list of weights, in bytes. An entry takes 300 bytes, and models have some thousands of weights.
+const LONGEST_CONFIG: u64 = 64 << 20;
+
+/// Largest number of entries: a model has one per weight.
+const MOST_ENTRIES: usize = 200_000;
+
+/// End of the name of the program's entry, which the archive's own folder precedes.
+const PROGRAM: &str = "models/model.json";
+const WEIGHTS: &str = "data/weights/";
+const CONSTANTS: &str = "data/constants/";
+
+/// An opened archive. Each payload is read when it is asked for.
+pub struct Archive {
+    zip: ZipArchive<BufReader<File>>,
+    /// Folder of all entries with a slash at its end; empty if there is none.
+    root: String,
+    /// Size of the file in bytes.
+    length: u64,
+}
+
+impl Archive {
+    /// Opens an archive and reads its directory.
+    ///
+    /// # Errors
+    /// [`ExportedError::Archive`] if the file is not a zip archive, is cut off, or has no program.
+    pub fn open(path: &Path) -> Result<Self, ExportedError> {
+        let file = File::open(path).map_err(|error| ExportedError::Archive(error.to_string()))?;
+        let length = file.metadata().map_err(|error| ExportedError::Archive(error.to_string()))?.len();
+        let zip = ZipArchive::new(BufReader::new(file)).map_err(damaged)?;
+        if zip.len() > MOST_ENTRIES {
+            return Err(ExportedError::Archive(format!("it has {} entries", zip.len())));
+        }
+        let mut names = zip.file_names().flatten();
+        let root = names.find_map(|name| name.strip_suffix(PROGRAM).map(str::to_owned));
+        drop(names);
+        match root {
+            Some(root) => Ok(Self { zip, root, length }),
+            None => Err(ExportedError::Archive(format!("it has no {PROGRAM}"))),
+        }
+    }
+
+    /// Reads the program and the list of its weights, but not the weights.
+    ///
+    /// # Errors
+    /// [`ExportedError`] with the operator or the entry that is wrong.
+    pub fn program(&mut self) -> Result<Program, ExportedError> {
+        self.check_byte_order()?;
+        let text = self.read(PROGRAM, LONGEST_PROGRAM)?;
+        let json: ProgramJson = serde_json::from_slice(&text).map_err(|error| in_file(PROGRAM, &error))?;
+        drop(text);
+        let mut payloads = HashMap::new();
+        for (folder, name) in [(WEIGHTS, "model_weights_config.json"), (CONSTANTS, "model_constants_config.json")] {
+            self.payloads(folder, name, &mut payloads)?;
+        }
+        self.check_payloads(&payloads)?;
+        Program::new(json, &payloads)
+    }
+
+    /// Reads the bytes of a payload. `target` has the size that the payload declares.
+    ///
+    /// # Errors
+    /// [`ExportedError::Archive`] if the entry is missing, has another size or another checksum.
+    pub fn read_payload(&mut self, payload: &Payload, target: &mut [u8]) -> Result<(), ExportedError> {
+        let mut entry = self.zip.by_name(&payload.entry).map_err(damaged)?;
+        if entry.size() != target.len() as u64 {
+            return Err(ExportedError::Archive(format!("{} has {} bytes", payload.entry, entry.size())));
+        }
+        let unreadable = |error: std::io::Error| ExportedError::Archive(format!("{}: {error}", payload.entry));
+        entry.read_exact(target).map_err(unreadable)?;
+        // The reader compares the checksum when it reaches the end.
+        entry.read(&mut [0]).map_err(unreadable)?;
+        Ok(())
+    }
+
+    /// Checks that the payloads together are no larger than the file: entries may overlap, or declare any size.
+    fn check_payloads(&self, payloads: &HashMap<String, Payload>) -> Result<(), ExportedError> {
+        let distinct: HashMap<&str, u64> =
+            payloads.values().map(|payload| (payload.entry.as_str(), payload.bytes)).collect();
+        let declared = distinct.values().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
+        match declared {
+            Some(declared) if declared <= self.length => Ok(()),
+            Some(_) | None => {
+                Err(ExportedError::Archive(format!("its weights are larger than its {} bytes", self.length)))
+            }
+        }
+    }
+
+    fn check_byte_order(&mut self) -> Result<(), ExportedError> {
+        match self.read("byteorder", 16) {
+            Ok(order) if order != b"little" => Err(ExportedError::Unsupported("its weights are big-endian".to_owned())),
+            // Archives without the entry are little-endian.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn payloads(
+        &mut self,
+        folder: &str,
+        name: &str,
+        payloads: &mut HashMap<String, Payload>,
+    ) -> Result<(), ExportedError> {
+        let config = format!("{folder}{name}");
+        if self.zip.index_for_name(&format!("{}{config}", self.root)).is_none() {
+            return Err(ExportedError::Unsupported(format!(
+                "it has no {config}, as files of torch before 2.8: export it again with a later torch"
+            )));
+        }
+        let text = self.read(&config, LONGEST_CONFIG)?;
+        let parsed: PayloadConfig = serde_json::from_slice(&text).map_err(|error| in_file(&config, &error))?;
+        for (name, meta) in parsed.config {
+            let payload = self.payload(folder, &name, meta)?;
+            payloads.insert(name, payload);
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, folder: &str, name: &str, meta: PayloadMeta) -> Result<Payload, ExportedError> {
+        let entry = format!("{}{folder}{}", self.root, meta.path_name);
+        let (false, Some(tensor)) = (meta.use_pickle, meta.tensor_meta) else {
+            return Ok(Payload { entry, bytes: 0, tensor: None });
+        };
+        let found = self.zip.by_name(&entry).map_err(damaged)?;
+        // A payload is stored as it is, so it cannot be larger than the file.
+        if found.size() != found.compressed_size() {
+            return Err(ExportedError::Archive(format!("the weight '{name}' is compressed")));
+        }
+        Ok(Payload { bytes: found.size(), entry, tensor: Some(tensor) })
+    }
+
+    fn read(&mut self, name: &str, longest: u64) -> Result<Vec<u8>, ExportedError> {
+        let entry = self.zip.by_name(&format!("{}{name}", self.root)).map_err(damaged)?;
+        if entry.size() > longest {
+            return Err(ExportedError::Archive(format!("{name} declares {} bytes", entry.size())));
+        }
+        let mut bytes = Vec::new();
+        let unreadable = |error: std::io::Error| ExportedError::Archive(format!("{name}: {error}"));
+        entry.take(longest).read_to_end(&mut bytes).map_err(unreadable)?;
+        Ok(bytes)
+    }
+}
+
+fn damaged(error: ZipError) -> ExportedError {
+    ExportedError::Archive(error.to_string())
+}
+
+fn in_file(name: &str, error: &serde_json::Error) -> ExportedError {
+    ExportedError::schema(format!("{name}: {error}"))
+}

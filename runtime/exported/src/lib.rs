@@ -1,0 +1,33 @@
+//! Reader of plain `.pt2` files, which `torch.export.save` writes. It needs no libtorch.
+//!
+//! ```text
+//!   model.pt2 ──archive──► model.json ──schema, graph──► Program (typed graph, contract)
+//!                                                         ├──shapes──► check of a request's sizes
+//!                                                         ├──rows────► Verdict: do rows see each other?
+//!                                                         └──plan────► Plan: calls with slots, for an executor
+//! ```
+//!
+//! The file is data: a graph of calls of registered operators. Operators with subgraphs and unknown kinds of arguments
+//! are refused with the operator's name and its position in the graph. `data/sample_inputs`, a pickle, is never read.
+
+mod archive;
+mod error;
+mod expression;
+mod graph;
+mod monomial;
+mod operators;
+mod plan;
+mod rows;
+mod scalars;
+mod schema;
+mod shapes;
+mod tree;
+
+pub use archive::Archive;
+pub use error::ExportedError;
+pub use graph::{Dimension, ElementType, Input, Output, OutputKind, Payload, Program, Weight};
+pub use plan::{Call, Plan, PlanOutput, PlanValue};
+pub use rows::{Batch, Verdict};
+
+#[cfg(test)]
+mod fuzz;

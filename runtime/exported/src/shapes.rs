@@ -1,0 +1,110 @@
+//! Checks the sizes of a request's tensors against the program's contract, before anything runs.
+
+use std::collections::HashMap;
+
+use crate::expression::Expression;
+use crate::graph::{Dimension, Program, ValueKind};
+
+/// Smallest lower bound that the check enforces. An export records 2 for every dynamic size, because it treats 0 and 1
+/// as special, and runs with 1 nevertheless.
+const LEAST_BOUND: i64 = 3;
+
+impl Program {
+    /// Checks the sizes of all inputs, in the order of [`Program::inputs`].
+    ///
+    /// # Errors
+    /// A sentence that names the input and the dimension.
+    pub fn check_sizes(&self, sizes: &[Vec<i64>]) -> Result<(), String> {
+        let mut symbols: HashMap<&str, i64> = HashMap::new();
+        for (input, own) in self.inputs.iter().zip(sizes) {
+            if own.len() != input.dimensions.len() {
+                let (name, rank) = (&input.name, input.dimensions.len());
+                return Err(format!("input '{name}' has {} dimensions, and the model takes {rank}", own.len()));
+            }
+            for (symbol, size) in
+                self.symbols_of(input.value).zip(own).filter_map(|(symbol, size)| Some((symbol?, size)))
+            {
+                symbols.entry(symbol).or_insert(*size);
+            }
+        }
+        for (index, own) in sizes.iter().enumerate().take(self.inputs.len()) {
+            self.check_input(index, own, &symbols)?;
+        }
+        self.check_ranges(&symbols)?;
+        self.check_guards(sizes)
+    }
+
+    /// Returns the symbol of each dimension that is just a symbol.
+    fn symbols_of(&self, value: usize) -> impl Iterator<Item = Option<&str>> {
+        let sizes = match &self.values[value].kind {
+            ValueKind::Tensor(sizes) => sizes.as_slice(),
+            ValueKind::Int(_) | ValueKind::Float | ValueKind::Bool => &[],
+        };
+        sizes.iter().map(|size| match size {
+            Some(Expression::Symbol(name)) => Some(name.as_str()),
+            Some(_) | None => None,
+        })
+    }
+
+    fn check_input(&self, index: usize, own: &[i64], symbols: &HashMap<&str, i64>) -> Result<(), String> {
+        let input = &self.inputs[index];
+        let ValueKind::Tensor(expected) = &self.values[input.value].kind else { return Ok(()) };
+        let lookup = |expression: &Expression| match expression {
+            Expression::Symbol(name) => symbols.get(name.as_str()).copied(),
+            Expression::Number(_) | Expression::Size(..) | Expression::Call(..) => None,
+        };
+        for (axis, (expected, size)) in expected.iter().zip(own).enumerate() {
+            let wanted = match (&input.dimensions[axis], expected) {
+                (Dimension::Fixed(wanted), _) => Some(*wanted),
+                (Dimension::Variable, Some(expected)) => expected.evaluate(&lookup),
+                (Dimension::Variable, None) => None,
+            };
+            if wanted.is_some_and(|wanted| wanted != *size) {
+                let (name, wanted) = (&input.name, wanted.unwrap_or_default());
+                return Err(format!("dimension {axis} of input '{name}' is {size}, and the model takes {wanted}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self, symbols: &HashMap<&str, i64>) -> Result<(), String> {
+        for (name, range) in &self.ranges {
+            let Some(&size) = symbols.get(name.as_str()) else { continue };
+            let (least, most) = (range.min_val.filter(|least| *least >= LEAST_BOUND), range.max_val);
+            if least.is_some_and(|least| size < least) || most.is_some_and(|most| size > most) {
+                let least = range.min_val.unwrap_or(0);
+                let most = most.map_or_else(|| "any size".to_owned(), |most| most.to_string());
+                return Err(format!("{} is {size}, and the model takes {least} to {most}", self.first_with(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first dimension that has a symbol's size, in words.
+    fn first_with(&self, symbol: &str) -> String {
+        let axes =
+            self.inputs.iter().flat_map(|input| self.symbols_of(input.value).enumerate().map(move |at| (input, at)));
+        let mut found = axes.filter(|(_, (_, own))| *own == Some(symbol));
+        match found.next() {
+            Some((input, (axis, _))) => format!("dimension {axis} of input '{}'", input.name),
+            None => format!("the size {symbol}"),
+        }
+    }
+
+    fn check_guards(&self, sizes: &[Vec<i64>]) -> Result<(), String> {
+        let lookup = |expression: &Expression| match expression {
+            Expression::Size(path, axis) => {
+                let index = self.inputs.iter().position(|input| input.path == *path)?;
+                sizes.get(index)?.get(*axis).copied()
+            }
+            Expression::Number(_) | Expression::Symbol(_) | Expression::Call(..) => None,
+        };
+        let failed = self.guards.iter().find(|guard| guard.evaluate(&lookup) == Some(0));
+        let Some(path) = failed.and_then(|guard| guard.paths().first().copied()) else { return Ok(()) };
+        let index = self.inputs.iter().position(|input| input.path == *path).unwrap_or_default();
+        Err(format!(
+            "input '{}' has the sizes {:?}, which the model was not exported for",
+            self.inputs[index].name, sizes[index]
+        ))
+    }
+}

@@ -1,0 +1,119 @@
+//! The nested structure of inputs and outputs, which torch calls a pytree.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::ExportedError;
+use crate::schema::NamedTuple;
+
+/// A step from a value to one of its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Entry of a dict or field of a named tuple.
+    Key(String),
+    /// Element of a tuple or list.
+    Position(usize),
+}
+
+#[derive(Debug, Deserialize)]
+struct Spec {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    context: Option<Value>,
+    #[serde(default)]
+    children_spec: Vec<Spec>,
+}
+
+/// Returns the path of each leaf of a tree in its serialised form, `[1, {"type": …}]`.
+pub(crate) fn leaves(text: &str, tuples: &HashMap<String, NamedTuple>) -> Result<Vec<Vec<Step>>, ExportedError> {
+    let (_, root): (Value, Spec) = serde_json::from_str(text).map_err(ExportedError::schema)?;
+    let mut found = Vec::new();
+    visit(&root, tuples, &mut Vec::new(), &mut found);
+    Ok(found)
+}
+
+fn visit(spec: &Spec, tuples: &HashMap<String, NamedTuple>, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
+    let Some(kind) = &spec.kind else {
+        found.push(path.clone());
+        return;
+    };
+    let keys = keys(kind, spec.context.as_ref(), tuples);
+    for (index, child) in spec.children_spec.iter().enumerate() {
+        path.push(keys.get(index).map_or(Step::Position(index), |key| Step::Key(key.clone())));
+        visit(child, tuples, path, found);
+        path.pop();
+    }
+}
+
+/// Returns the names of a container's parts; none for a tuple or a list.
+fn keys(kind: &str, context: Option<&Value>, tuples: &HashMap<String, NamedTuple>) -> Vec<String> {
+    let context = match context {
+        // The context of built-in containers is JSON text inside the JSON text.
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
+        Some(other) => other.clone(),
+        None => Value::Null,
+    };
+    if kind.ends_with("namedtuple") {
+        let name = match &context {
+            Value::String(name) => Some(name.as_str()),
+            Value::Object(fields) => fields.values().find_map(Value::as_str),
+            _ => None,
+        };
+        return name.and_then(|name| tuples.get(name)).map(|tuple| tuple.field_names.clone()).unwrap_or_default();
+    }
+    let text = |value: &Value| match value {
+        Value::String(key) => Some(key.clone()),
+        Value::Number(key) => Some(key.to_string()),
+        _ => None,
+    };
+    let list = |value: &Value| value.as_array().and_then(|keys| keys.iter().map(text).collect::<Option<Vec<_>>>());
+    match &context {
+        Value::Array(parts) => list(&context).or_else(|| parts.iter().find_map(list)).unwrap_or_default(),
+        Value::Object(fields) => fields.values().find_map(list).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the path with its steps joined by dots; positions begin with `#`.
+pub(crate) fn joined(path: &[Step]) -> String {
+    let step = |step: &Step| match step {
+        Step::Key(key) if key.starts_with('#') => format!("#{key}"),
+        Step::Key(key) => key.clone(),
+        Step::Position(index) => format!("#{index}"),
+    };
+    path.iter().map(step).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_found_by_keys_and_positions() {
+        let text = r#"[1, {"type": "builtins.dict", "context": "[\"a\", \"b\"]", "children_spec": [
+            {"type": null, "context": null, "children_spec": []},
+            {"type": "builtins.tuple", "context": "null", "children_spec": [
+                {"type": null, "context": null, "children_spec": []},
+                {"type": null, "context": null, "children_spec": []}]}]}]"#;
+        let found: Vec<String> = leaves(text, &HashMap::new()).unwrap().iter().map(|path| joined(path)).collect();
+        assert_eq!(found, ["a", "b.#0", "b.#1"]);
+    }
+
+    #[test]
+    fn fields_of_named_tuples_are_keys() {
+        let fields = NamedTuple { field_names: vec!["mean".to_owned()] };
+        let tuples = HashMap::from([("m.Both".to_owned(), fields)]);
+        let text = r#"[1, {"type": "collections.namedtuple", "context": "\"m.Both\"",
+                           "children_spec": [{"type": null, "context": null}]}]"#;
+        assert_eq!(leaves(text, &tuples).unwrap(), [vec![Step::Key("mean".to_owned())]]);
+    }
+
+    #[test]
+    fn an_output_class_of_transformers_has_its_keys() {
+        let text = r#"[1, {"type": "transformers.modeling_outputs.BaseModelOutput",
+                           "context": "[\"last_hidden_state\"]", "children_spec": [{"type": null, "context": null}]}]"#;
+        assert_eq!(joined(&leaves(text, &HashMap::new()).unwrap()[0]), "last_hidden_state");
+    }
+}

@@ -1,0 +1,123 @@
+//! Programs that torch 2.11 exported (`tests/models/exported.py`): contract, verdict and plan.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::path::{Path, PathBuf};
+
+use weir_exported::{Archive, Dimension, ExportedError, Plan, Program, Verdict};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/models/exported/{name}.pt2"))
+}
+
+fn program(name: &str) -> Result<Program, ExportedError> {
+    Archive::open(&path(name))?.program()
+}
+
+fn verdict(name: &str) -> String {
+    let program = program(name).unwrap();
+    match program.batch().map(|batch| program.verdict(&batch)) {
+        None => "no batch".to_owned(),
+        Some(Verdict::Proven) => "proven".to_owned(),
+        Some(Verdict::Coupled(what)) => format!("coupled: {what}"),
+        Some(Verdict::Unknown(what)) => format!("unknown: {what}"),
+    }
+}
+
+#[test]
+fn rows_are_followed_through_each_program() {
+    let decided = [
+        ("mlp", "proven"),
+        ("cnn", "proven"),
+        ("encoder", "proven"),
+        ("attention", "proven"),
+        ("lstm", "unknown: operator aten::select.int at 'select_1'"),
+        ("bag", "unknown: operator aten::arange.start_step at 'arange'"),
+        ("recommender", "proven"),
+        ("numbers", "proven"),
+        ("autoencoder", "proven"),
+        ("gru", "proven"),
+        ("norm", "proven"),
+        ("centred", "coupled: operator aten::mean.dim at 'mean'"),
+        ("share", "coupled: operator aten::div.Tensor at 'div'"),
+        ("mixer", "coupled: operator aten::scaled_dot_product_attention at 'scaled_dot_product_attention'"),
+        ("fixed", "no batch"),
+        ("even", "proven"),
+    ];
+    let found: Vec<(&str, String)> = decided.iter().map(|(name, _)| (*name, verdict(name))).collect();
+    let expected: Vec<(&str, String)> = decided.iter().map(|(name, is)| (*name, (*is).to_owned())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_contract_comes_from_the_file() {
+    let encoder = program("encoder").unwrap();
+    let names: Vec<&str> = encoder.inputs.iter().map(|input| &*input.name).collect();
+    assert_eq!(names, ["input_ids", "attention_mask"]);
+    assert_eq!(encoder.inputs[0].dimensions, [Dimension::Variable, Dimension::Variable]);
+    assert_eq!((encoder.inputs[0].element_type, encoder.inputs[0].example.clone()), (4, vec![2, 6]));
+    assert_eq!(encoder.batch().unwrap().most, Some(16));
+    let paths: Vec<&str> = encoder.outputs.iter().map(|output| &*output.path).collect();
+    assert_eq!(paths, ["logits", "hidden"]);
+    let recommender = program("recommender").unwrap();
+    let names: Vec<&str> = recommender.inputs.iter().map(|input| &*input.name).collect();
+    assert_eq!(names, ["user", "item", "features"]);
+    let lstm = program("lstm").unwrap();
+    let paths: Vec<&str> = lstm.outputs.iter().map(|output| &*output.path).collect();
+    assert_eq!(paths, ["#0", "#1"]);
+}
+
+#[test]
+fn sizes_outside_the_contract_are_refused_by_input_and_dimension() {
+    let attention = program("attention").unwrap();
+    assert_eq!(attention.check_sizes(&[vec![1, 9, 8]]), Ok(()));
+    let refused = |program: &Program, sizes: &[Vec<i64>]| program.check_sizes(sizes).unwrap_err();
+    let text = refused(&attention, &[vec![2, 9, 7]]);
+    assert_eq!(text, "dimension 2 of input 'x' is 7, and the model takes 8");
+    let text = refused(&attention, &[vec![17, 9, 8]]);
+    assert!(text.starts_with("dimension 0 of input 'x' is 17, and the model takes "), "{text}");
+    assert_eq!(refused(&attention, &[vec![2, 9]]), "input 'x' has 2 dimensions, and the model takes 3");
+    let encoder = program("encoder").unwrap();
+    let text = refused(&encoder, &[vec![2, 6], vec![2, 5]]);
+    assert_eq!(text, "dimension 1 of input 'attention_mask' is 5, and the model takes 6");
+    let even = program("even").unwrap();
+    assert_eq!(even.check_sizes(&[vec![2, 6, 3]]), Ok(()));
+    assert!(even.check_sizes(&[vec![2, 7, 3]]).is_err());
+}
+
+#[test]
+fn programs_that_cannot_be_served_name_the_operator() {
+    let refused = |name: &str| match program(name).and_then(|program| program.plan()) {
+        Ok(Plan { .. }) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    let counter = refused("counter");
+    assert!(counter.contains("changes 'count'"), "{counter}");
+    let condition = refused("condition");
+    assert!(condition.contains("torch.ops.higher_order.cond"), "{condition}");
+}
+
+#[test]
+fn a_cut_off_file_is_damaged() {
+    let whole = std::fs::read(path("mlp")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.pt2");
+    for length in (0..whole.len()).step_by(997) {
+        std::fs::write(&cut, &whole[..length]).unwrap();
+        assert!(matches!(Archive::open(&cut), Err(ExportedError::Archive(_))), "{length}");
+    }
+}
+
+#[test]
+fn each_value_of_a_plan_is_freed_once() {
+    for name in ["mlp", "cnn", "encoder", "lstm", "recommender"] {
+        let program = program(name).unwrap();
+        let plan = program.plan().unwrap();
+        let mut freed: Vec<usize> = plan.calls.iter().flat_map(|call| call.frees.clone()).collect();
+        let count = freed.len();
+        freed.sort_unstable();
+        freed.dedup();
+        assert_eq!(freed.len(), count, "{name}");
+        assert!(freed.iter().all(|slot| *slot >= program.weights.len() && !plan.outputs.contains(slot)), "{name}");
+    }
+}
