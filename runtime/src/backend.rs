@@ -424,6 +424,9 @@ pub enum ModelError {
     /// The model raised an error; the text is the library's.
     #[error("{0}")]
     Failed(String),
+    /// The inputs are not among those that the model takes; the text names one.
+    #[error("{0}")]
+    Refused(String),
     /// The device had too little memory for a batch of this size.
     #[error("out of memory: {0}")]
     OutOfMemory(String),

@@ -1,5 +1,5 @@
-//! Recognises model files without loading them. A file other than TorchScript is refused with a message that names its
-//! format, before the sizes that it declares cost memory. Only the first bytes, the directory of a zip archive and the
+//! Recognises model files without loading them. A file other than TorchScript and the programs of torch.export is refused
+//! with a message that names its format, before the sizes that it declares cost memory. Only the first bytes, the directory of a zip archive and the
 //! start of its pickle are read, and nothing in them is executed. `weir check` prints the same messages.
 
 mod advice;
@@ -16,12 +16,29 @@ use zip_directory::ZipDirectory;
 /// Number of first bytes to read: enough for the classes at the start of a pickle.
 const START: u64 = 64 << 10;
 
-/// Refuses a file that cannot be TorchScript. A damaged archive may pass.
+/// Format of a model file that this runtime serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelFormat {
+    /// An archive of `torch.jit.save`.
+    TorchScript,
+    /// A program of `torch.export.save`.
+    Exported,
+}
+
+/// Returns the format of a file, and refuses a file of another format. A damaged archive may pass.
 ///
 /// # Errors
 /// A sentence that names the file and its format, and says what to do.
-pub fn check(path: &Path) -> Result<(), String> {
+pub fn format(path: &Path) -> Result<ModelFormat, String> {
     examine(path).map_err(|reason| sentence(path, &reason))
+}
+
+/// Refuses a file that cannot be served, like [`format`].
+///
+/// # Errors
+/// The same as for [`format`].
+pub fn check(path: &Path) -> Result<(), String> {
+    format(path).map(drop)
 }
 
 /// Returns a sentence about a model file that ends with `reason`.
@@ -45,7 +62,7 @@ pub fn digest(path: &Path) -> Option<Digest> {
     Some(Digest { size: std::fs::metadata(path).ok()?.len(), hash: directory.hash })
 }
 
-fn examine(path: &Path) -> Result<(), String> {
+fn examine(path: &Path) -> Result<ModelFormat, String> {
     let size = check_size(path)?;
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
     let start = first_bytes(path).map_err(unreadable)?;
@@ -58,6 +75,9 @@ fn examine(path: &Path) -> Result<(), String> {
                     download that was cut off; copy it again"
             .to_owned());
     };
+    if directory.has_program() {
+        return Ok(ModelFormat::Exported);
+    }
     if let Some(advice) = directory.advice() {
         return Err(advice.text());
     }
@@ -65,7 +85,7 @@ fn examine(path: &Path) -> Result<(), String> {
         let pickle = directory.pickle_start(path, START).unwrap_or_default();
         return Err(pickle::advice(&pickle).text());
     }
-    Ok(())
+    Ok(ModelFormat::TorchScript)
 }
 
 /// Checks that the path is a file with content, and returns its size in bytes.
@@ -93,7 +113,7 @@ fn directory_advice(path: &Path) -> String {
     }
     if holds("config.json") {
         return "is a directory with a config.json, such as Hugging Face's save_pretrained makes: load it in \
-                Python, torch.jit.trace it with an example, and torch.jit.save the result"
+                Python, torch.export.export it with an example, and torch.export.save the result"
             .to_owned();
     }
     "is a directory".to_owned()

@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 37] = [
+const SHIM: [&str; 39] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
     "division.h",
     "error.h",
+    "exported.h",
     "hints.h",
     "hooks.h",
     "meter.h",
@@ -22,6 +23,7 @@ const SHIM: [&str; 37] = [
     "argument.cc",
     "device.cc",
     "division.cc",
+    "exported.cc",
     "factorizations.cc",
     "gpu_meter.cc",
     "hints.cc",

@@ -35,8 +35,6 @@ def main() -> None:
     torch.save(module, FOREIGN / "module.pt")
     torch.save({"epoch": 3, "model": module}, FOREIGN / "module_in_checkpoint.pt")
     torch.save(torch.zeros(3), FOREIGN / "tensor.pt")
-    program = torch.export.export(module, (torch.zeros(2, 4),))
-    torch.export.save(program, FOREIGN / "exported.pt2")
     save_file(weights, FOREIGN / "model.safetensors")
     relu = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],

@@ -114,7 +114,7 @@ fn may_hold_model(directory: &Path, depth: u32, budget: &mut usize) -> bool {
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
         *budget = budget.saturating_sub(1);
-        let is_named = path.file_name().is_some_and(|name| name == "model.pt")
+        let is_named = path.file_name().is_some_and(|name| name == "model.pt" || name == "model.pt2")
             || path.extension().is_some_and(|end| end == "pbtxt");
         let is_within = || depth > 1 && path.is_dir();
         if *budget == 0 || is_named || (is_within() && may_hold_model(&path, depth - 1, budget)) {

@@ -155,6 +155,7 @@ impl From<ModelError> for ServeError {
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::Failed(message) => Self::Model(message),
+            ModelError::Refused(message) => Self::Invalid(message),
             ModelError::OutOfMemory(_) => Self::OutOfMemory(error.to_string()),
         }
     }

@@ -15,17 +15,16 @@ pub(super) struct Format {
     pub(super) remedy: &'static str,
 }
 
-/// The way from weights to TorchScript.
-pub(super) const FROM_WEIGHTS: &str = "build the module in Python, give it these weights with load_state_dict, torch.jit.script or \
-     torch.jit.trace it, and torch.jit.save the result";
+/// The way from weights to a model file.
+pub(super) const FROM_WEIGHTS: &str = "build the module in Python, give it these weights with load_state_dict, \
+     torch.export.export it with an example, and torch.export.save the result";
 
-/// The way from a Python module to TorchScript.
-pub(super) const FROM_MODULE: &str = "load it in Python where its classes are, torch.jit.script or torch.jit.trace it, and \
-     torch.jit.save the result";
+/// The way from a Python module to a model file.
+pub(super) const FROM_MODULE: &str = "load it in Python where its classes are, torch.export.export it with an example, and \
+     torch.export.save the result";
 
 /// The way from a format of another library.
-const FROM_SOURCE: &str = "this runtime serves TorchScript: export the model's PyTorch original with torch.jit.save, or \
-     serve this file with a runtime made for it";
+const FROM_SOURCE: &str = "this runtime serves PyTorch models: torch.export.save the model's PyTorch original, or serve this file with a runtime made for it";
 
 /// The way from an archive that contains the model.
 pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
@@ -54,17 +53,22 @@ pub(super) const GGUF: Format = Format { what: "a GGUF model", remedy: FROM_SOUR
 /// Format of ExecuTorch programs.
 pub(super) const EXECUTORCH: Format = Format { what: "an ExecuTorch program", remedy: FROM_SOURCE };
 
-/// Format that `torch.export.save` writes.
-pub(super) const EXPORTED: Format = Format {
-    what: "a .pt2 archive of torch.export",
-    remedy: "torch.jit.trace the original module with an example in place of torch.export, and torch.jit.save the \
-             result",
+/// Format that `torch.export.save` wrote before torch 2.8.
+pub(super) const OLD_EXPORTED: Format = Format {
+    what: "a .pt2 archive of torch.export before torch 2.8",
+    remedy: "torch.export.load it in Python with torch 2.8 or later, and torch.export.save the result",
+};
+
+/// Format that `aoti_compile_and_package` writes.
+pub(super) const COMPILED: Format = Format {
+    what: "an AOTInductor package, which holds compiled code",
+    remedy: "torch.export.save the program that it was compiled from",
 };
 
 /// Format of TorchServe's model archives.
 pub(super) const MAR: Format = Format {
     what: "a TorchServe archive (.mar)",
-    remedy: "unpack it; if the model in it was saved with torch.jit.save, serve that file",
+    remedy: "unpack it; if the model in it was saved with torch.export.save or torch.jit.save, serve that file",
 };
 
 /// Format that `torch.package` writes.

@@ -20,12 +20,13 @@ pub(super) fn advice(start: &[u8]) -> Advice {
         }
         Some((module, name)) => Advice {
             what: format!("a Python pickle ({module}.{name})"),
-            remedy: "load it in Python; only models saved with torch.jit.save can be served",
+            remedy: "load it in Python; only models saved with torch.export.save or torch.jit.save can be served",
         },
         None if tensors => Advice::from(&STATE_DICT),
-        None => {
-            Advice { what: "a Python pickle".to_owned(), remedy: "only models saved with torch.jit.save can be served" }
-        }
+        None => Advice {
+            what: "a Python pickle".to_owned(),
+            remedy: "only models saved with torch.export.save or torch.jit.save can be served",
+        },
     }
 }
 

@@ -94,13 +94,13 @@ fn text(start: &[u8]) -> Option<Advice> {
     } else if head.starts_with('{') || head.starts_with('[') {
         ("a JSON text", "if it is an error of the storage, the download failed: check address and credentials")
     } else {
-        ("a text", "save the model with torch.jit.save")
+        ("a text", "save the model with torch.export.save")
     };
     Some(Advice { what: what.to_owned(), remedy })
 }
 
 fn unknown() -> Advice {
-    Advice { what: "of an unknown format".to_owned(), remedy: "save the model with torch.jit.save" }
+    Advice { what: "of an unknown format".to_owned(), remedy: "save the model with torch.export.save" }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::advice::{Advice, EXPORTED, KERAS, MAR, NUMPY, PACKAGE, UNPACK};
+use super::advice::{Advice, COMPILED, KERAS, MAR, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
 
 /// First bytes of an entry, and so of an archive.
 pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
@@ -69,11 +69,17 @@ impl ZipDirectory {
         self.has_inner("constants.pkl")
     }
 
+    /// True if the archive is a program of torch.export, which holds its graph under this name.
+    pub(super) fn has_program(&self) -> bool {
+        self.has_inner("models/model.json") && self.has_inner("archive_format")
+    }
+
     /// Returns advice for archives of other formats, by the names of their entries.
     pub(super) fn advice(&self) -> Option<Advice> {
         let inner = |name: &str| self.has_inner(name);
         let known = [
-            (inner("archive_format") || inner("serialized_exported_program.json"), &EXPORTED),
+            (inner("serialized_exported_program.json"), &OLD_EXPORTED),
+            (inner("archive_format"), &COMPILED),
             (inner("MANIFEST.json") && self.any("MAR-INF/"), &MAR),
             (inner("model.weights.h5"), &KERAS),
             (inner(".data/extern_modules"), &PACKAGE),
@@ -221,7 +227,8 @@ mod tests {
     #[test]
     fn archives_are_known_by_their_names() {
         for (names, what) in [
-            (["x/models/model.json", "x/archive_format"].as_slice(), ".pt2"),
+            (["x/data/aotinductor/model/a.so", "x/archive_format"].as_slice(), "AOTInductor"),
+            (&["version", "serialized_exported_program.json"], "before torch 2.8"),
             (&["MAR-INF/MANIFEST.json", "model.pt"], ".mar"),
             (&["config.json", "model.weights.h5"], "Keras"),
             (&["x/.data/extern_modules", "x/data.pkl"], "torch.package"),
@@ -231,6 +238,8 @@ mod tests {
             let found = read(&archive(names)).unwrap().advice();
             assert!(found.as_ref().is_some_and(|found| found.what.contains(what)), "{what}: {found:?}");
         }
+        let program = read(&archive(&["x/models/model.json", "x/archive_format"])).unwrap();
+        assert!(program.has_program());
         let own = read(&archive(&["m/data.pkl", "m/constants.pkl", "m/version"])).unwrap();
         assert_eq!((own.advice(), own.has_constants()), (None, true));
         let saved = read(&archive(&["m/data.pkl", "m/version"])).unwrap();

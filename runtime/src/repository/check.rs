@@ -64,9 +64,9 @@ fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<
     };
     let versions = layout::version_dirs(path)?;
     if versions.is_empty() || layout == Layout::Bare {
-        return Ok(vec![path.join(file)]);
+        return Ok(vec![layout::model_file(path, file)]);
     }
-    let files = versions.into_iter().map(|(_, directory)| directory.join(file));
+    let files = versions.into_iter().map(|(_, directory)| layout::model_file(&directory, file));
     Ok(files.collect())
 }
 

@@ -93,7 +93,8 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
         Layout::Versioned => {
             let versions = layout::version_dirs(path)?;
             let mut directories = versions.iter().map(|(_, directory)| directory.as_path());
-            path.join(BARE_FILE).is_file() || directories.any(|directory| directory.join(BARE_FILE).is_file())
+            let holds_model = |directory: &Path| layout::model_file(directory, BARE_FILE).is_file();
+            holds_model(path) || directories.any(holds_model)
         }
     };
     Ok(looks_like_torch.then_some(PYTORCH))

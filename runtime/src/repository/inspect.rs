@@ -144,11 +144,11 @@ impl Inspector<'_> {
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
         let file = match location.layout {
             Layout::File => return Ok(only(location.path.clone())),
-            Layout::Bare => return Ok(only(location.path.join(BARE_FILE))),
+            Layout::Bare => return Ok(only(layout::model_file(&location.path, BARE_FILE))),
             Layout::Versioned => config.default_model_filename.as_deref().or(usual),
         };
         let within = |directory: &Path| match file {
-            Some(file) => directory.join(file),
+            Some(file) => layout::model_file(directory, file),
             None => directory.to_owned(),
         };
         let dirs = layout::version_dirs(&location.path)?;

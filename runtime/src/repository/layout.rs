@@ -1,5 +1,5 @@
 //! Detects the layout of models on disk. The order of detection is a contract: first a file; then a directory with
-//! `config.pbtxt` or numeric children; then a directory with `model.pt`; otherwise a directory of models. A repository
+//! `config.pbtxt` or numeric children; then a directory with `model.pt` or `model.pt2`; otherwise a directory of models. A repository
 //! path whose numeric children are models is a directory of models too.
 
 use std::fs;
@@ -20,6 +20,9 @@ pub(crate) const EXAMPLE_FILE: &str = "example.json";
 /// Name of the only file in a model directory without versions and configuration.
 pub(super) const BARE_FILE: &str = "model.pt";
 
+/// Name of a program of torch.export, which is used where [`BARE_FILE`] is missing.
+pub(super) const EXPORTED_FILE: &str = "model.pt2";
+
 /// Contents of a repository path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathContents {
@@ -35,7 +38,7 @@ pub(super) enum Layout {
     File,
     /// Triton's layout: a configuration, a directory per version, or both.
     Versioned,
-    /// A directory with `model.pt`, as version 1.
+    /// A directory with `model.pt` or `model.pt2`, as version 1.
     Bare,
 }
 
@@ -53,7 +56,7 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     let has_config = children.iter().any(|child| child.is(CONFIG_FILE));
     if has_config || children.iter().any(Child::is_version) {
         Ok(PathContents::Model(Layout::Versioned))
-    } else if holds_file(BARE_FILE) {
+    } else if holds_file(BARE_FILE) || holds_file(EXPORTED_FILE) {
         Ok(PathContents::Model(Layout::Bare))
     } else {
         Ok(PathContents::Directory)
@@ -122,7 +125,7 @@ impl Child {
         let within = children(&self.path).unwrap_or_default();
         let has = |name| within.iter().any(|child| child.is(name));
         match self.version() {
-            Some(_) => within.iter().any(Self::is_version) && !has(BARE_FILE),
+            Some(_) => within.iter().any(Self::is_version) && !has(BARE_FILE) && !has(EXPORTED_FILE),
             None => has(CONFIG_FILE) && !self.is(CONFIGS),
         }
     }
@@ -131,6 +134,12 @@ impl Child {
         let version = versions::number(self.name.as_deref()?)?;
         self.path.is_dir().then_some(version)
     }
+}
+
+/// Returns the path of the model file with this name. In place of a missing `model.pt`, `model.pt2` is taken.
+pub(super) fn model_file(directory: &Path, name: &str) -> PathBuf {
+    let (usual, exported) = (directory.join(name), directory.join(EXPORTED_FILE));
+    if name == BARE_FILE && !usual.exists() && exported.is_file() { exported } else { usual }
 }
 
 /// Returns the entries of a directory, in the order of their paths.

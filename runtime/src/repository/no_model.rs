@@ -4,32 +4,18 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::layout::{self, BARE_FILE, Child};
+use super::layout::{self, BARE_FILE, Child, EXPORTED_FILE};
 use super::versions;
 
 /// Limit on the entries in the message, so that it fits a line of a terminal.
 const NAMED: usize = 5;
 
-/// Common extensions of TorchScript files.
-const TORCH_EXTENSIONS: [&str; 5] = ["pt", "pth", "ts", "jit", "torchscript"];
+/// Common extensions of PyTorch's model files.
+const TORCH_EXTENSIONS: [&str; 6] = ["pt", "pth", "ts", "jit", "torchscript", "pt2"];
 
 /// Extensions of models for other servers.
-const OTHER_EXTENSIONS: [&str; 14] = [
-    "bst",
-    "ckpt",
-    "engine",
-    "gguf",
-    "h5",
-    "joblib",
-    "keras",
-    "mar",
-    "onnx",
-    "pb",
-    "pkl",
-    "plan",
-    "pt2",
-    "safetensors",
-];
+const OTHER_EXTENSIONS: [&str; 13] =
+    ["bst", "ckpt", "engine", "gguf", "h5", "joblib", "keras", "mar", "onnx", "pb", "pkl", "plan", "safetensors"];
 
 /// Returns a sentence about what the directory holds instead of a model, and how to name one.
 ///
@@ -77,7 +63,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
 /// Returns true for an entry that has the name of a model file but is not a file.
 fn is_no_file(directory: &Path, entry: &str) -> bool {
     let (entry, path) = (Path::new(entry), directory.join(entry));
-    entry.file_name().is_some_and(|name| name == BARE_FILE) && !path.is_file()
+    entry.file_name().is_some_and(|name| name == BARE_FILE || name == EXPORTED_FILE) && !path.is_file()
 }
 
 fn shown_name(child: &Child) -> String {
@@ -100,7 +86,10 @@ fn found(entries: &[String]) -> String {
 fn advice(directory: &str, entries: &[String]) -> String {
     let candidates: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| is_torch(entry)).collect();
     match candidates[..] {
-        [] => format!("put a TorchScript file there as {BARE_FILE}, or as 1/{BARE_FILE} for version 1"),
+        [] => format!(
+            "put a file of torch.export.save there as {EXPORTED_FILE} or of TorchScript as {BARE_FILE}, or in 1/ for \
+             version 1"
+        ),
         [only] => {
             format!("rename {only} to {}, or use the path of the file itself: {directory}/{only}", renamed(only))
         }
@@ -108,9 +97,10 @@ fn advice(directory: &str, entries: &[String]) -> String {
             format!("rename the one to serve to {}, or use its path: {directory}/{first}", renamed(first))
         }
         [first, ..] => format!(
-            "give each model its own directory, such as {}/{BARE_FILE}, or use the path of the one to serve: \
+            "give each model its own directory, such as {}/{}, or use the path of the one to serve: \
              {directory}/{first}",
-            stem(first)
+            stem(first),
+            file_name(first)
         ),
     }
 }
@@ -133,15 +123,21 @@ fn stem(file: &str) -> &str {
     Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file)
 }
 
+/// Returns the name under which a directory's model file is found.
+fn file_name(entry: &str) -> &'static str {
+    if has_extension(entry, &["pt2"]) { EXPORTED_FILE } else { BARE_FILE }
+}
+
 /// Returns the path under which the file would be found: in its directory, if that is a version's, otherwise in version
 /// 1.
 fn renamed(entry: &str) -> String {
+    let name = file_name(entry);
     match entry.rsplit_once('/') {
         Some((version, _)) if versions::number(version).is_some() => {
-            format!("{version}/{BARE_FILE}")
+            format!("{version}/{name}")
         }
-        Some(_) => format!("1/{BARE_FILE}"),
-        None => BARE_FILE.to_owned(),
+        Some(_) => format!("1/{name}"),
+        None => name.to_owned(),
     }
 }
 
@@ -168,12 +164,18 @@ mod tests {
     fn the_sentence_lists_the_contents_and_names_the_missing_file() {
         assert_eq!(
             said(&[]),
-            "no model in '/m': it is empty; put a TorchScript file there as model.pt, or as 1/model.pt for version 1"
+            "no model in '/m': it is empty; put a file of torch.export.save there as model.pt2 or of TorchScript as \
+             model.pt, or in 1/ for version 1"
         );
         assert_eq!(
             said(&["a.pt", "b.pt"]),
             "no model in '/m': found a.pt, b.pt; give each model its own directory, such as a/model.pt, or use the \
              path of the one to serve: /m/a.pt"
+        );
+        assert_eq!(
+            said(&["mymodel.pt2"]),
+            "no model in '/m': found mymodel.pt2; rename mymodel.pt2 to model.pt2, or use the path of the file itself: \
+             /m/mymodel.pt2"
         );
         assert_eq!(
             said(&["1/mymodel.pt"]),
@@ -182,8 +184,8 @@ mod tests {
         );
         assert_eq!(
             said(&["model.onnx", "notes.txt"]),
-            "no model in '/m': found model.onnx, notes.txt; put a TorchScript file there as model.pt, or as \
-             1/model.pt for version 1"
+            "no model in '/m': found model.onnx, notes.txt; put a file of torch.export.save there as \
+             model.pt2 or of TorchScript as model.pt, or in 1/ for version 1"
         );
     }
 

@@ -246,6 +246,9 @@ fn try_warm_up(
 
 fn warn_of_mixed(source: &ModelSource, runner: &Runner, found: &RunnableInput) {
     let complete = !source.inputs.is_empty() && !source.outputs.is_empty();
+    if runner.module.program().is_some() {
+        return; // the proof on the graph has been made already
+    }
     let Some(rows) = source.max_batch_size.filter(|rows| complete && *rows > 0) else {
         return;
     };

@@ -14,6 +14,9 @@ pub(crate) enum Fault {
     /// An exception: its `what()` text without the C++ backtrace.
     #[error("{0}")]
     Raised(String),
+    /// The inputs are not among those that the model takes.
+    #[error("{0}")]
+    Refused(String),
     /// Out of memory, on the device or the host.
     #[error("{0}")]
     OutOfMemory(String),
@@ -59,6 +62,7 @@ impl Fault {
     pub(crate) fn of_run(self) -> ModelError {
         match self {
             Self::Raised(text) => ModelError::Failed(format!("PyTorch execute failure: {text}")),
+            Self::Refused(text) => ModelError::Refused(text),
             Self::OutOfMemory(text) => ModelError::OutOfMemory(text),
         }
     }
@@ -66,7 +70,7 @@ impl Fault {
     /// Converts to the failure to load `what`, such as a model file.
     pub(crate) fn of_load(self, what: &str) -> LoadError {
         match self {
-            Self::Raised(text) => LoadError::File(match cause(&text) {
+            Self::Raised(text) | Self::Refused(text) => LoadError::File(match cause(&text) {
                 Some(cause) => format!("failed to load {what}: {cause} ({text})"),
                 None => format!("failed to load {what}: {text}"),
             }),

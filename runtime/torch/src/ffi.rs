@@ -1,4 +1,4 @@
-//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream`, `gpu_meter` and
+//! The C functions of `shim/weir_torch.h` and `shim/exported.h`, which document them. Only `tensor`, `module`, `stream`, `gpu_meter` and
 //! `process` call them; each wraps them in safe functions.
 
 #![expect(unsafe_code, reason = "declares foreign functions; the SAFETY notes are at their calls")]
@@ -39,6 +39,21 @@ pub(crate) struct RawStream {
 #[repr(C)]
 pub(crate) struct RawEvent {
     opaque: [u8; 0],
+}
+
+/// An opaque `WeirExported` of the shim.
+#[repr(C)]
+pub(crate) struct RawExported {
+    opaque: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawExportedCode {
+    pub(crate) numbers: *const i64,
+    pub(crate) count: usize,
+    pub(crate) texts: *const *const c_char,
+    pub(crate) text_count: usize,
 }
 
 #[repr(C)]
@@ -173,6 +188,25 @@ unsafe extern "C" {
     pub(crate) fn weir_module_device_bytes(module: *const RawModule) -> u64;
     pub(crate) fn weir_module_run(
         module: *mut RawModule,
+        values: *const RawValue,
+        count: usize,
+        options: RawRun,
+        answer: *mut *mut RawAnswer,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_exported_load(
+        code: RawExportedCode,
+        payloads: *const *const RawTensor,
+        payload_count: usize,
+        device: i32,
+        exported: *mut *mut RawExported,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_exported_free(exported: *mut RawExported);
+    pub(crate) fn weir_exported_bytes(exported: *const RawExported) -> u64;
+    pub(crate) fn weir_exported_device_bytes(exported: *const RawExported) -> u64;
+    pub(crate) fn weir_exported_run(
+        exported: *const RawExported,
         values: *const RawValue,
         count: usize,
         options: RawRun,

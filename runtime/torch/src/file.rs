@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weir_runtime::backend::LoadError;
-use weir_runtime::model_file;
+use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::module::Archive;
 
@@ -14,10 +14,15 @@ const MAX_UNPACKED_PER_BYTE: u64 = 4;
 /// Unpacked bytes allowed in addition to that ratio, for the code and debug records of small models.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
-/// Refuses a file that is not a plausible TorchScript archive.
+/// Refuses a file that is not a plausible TorchScript archive or exported program. The reader of programs limits the
+/// sizes that it takes by itself.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
-    model_file::check(path).map_err(LoadError::File)?;
-    check_archive(path).map_err(|reason| LoadError::File(model_file::sentence(path, &reason)))
+    match model_file::format(path).map_err(LoadError::File)? {
+        ModelFormat::Exported => Ok(()),
+        ModelFormat::TorchScript => {
+            check_archive(path).map_err(|reason| LoadError::File(model_file::sentence(path, &reason)))
+        }
+    }
 }
 
 fn check_archive(path: &Path) -> Result<(), String> {

@@ -87,7 +87,7 @@ pub(crate) fn launch<L: DeviceStreams, V>(
                 let _ = streams.reclaim();
             })
         }
-        Err(error @ ModelError::Failed(_)) => Err(error),
+        Err(error @ (ModelError::Failed(_) | ModelError::Refused(_))) => Err(error),
         Ok(batch) => Ok(batch),
     }
 }

@@ -7,6 +7,7 @@
 
 mod candidates;
 mod combine;
+pub(crate) mod exported;
 mod extra_ranks;
 pub(crate) mod independence;
 mod observe;
@@ -156,6 +157,9 @@ fn observed(
 
 /// Returns a signature without running the model, for a model whose trials ended the child process.
 pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
+    if let Some(program) = runner.module.program() {
+        return exported::signature(source, runner, program, Some(doubt)).map(|inferred| inferred.signature);
+    }
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)
 }

@@ -1,9 +1,10 @@
-//! A loaded TorchScript module: its arguments, and calls of its method.
+//! A loaded model: a TorchScript module or a program of torch.export. It has arguments, and runs a method.
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
 mod archive;
 mod copies;
+mod exported;
 pub(crate) mod hints;
 mod raw;
 mod run;
@@ -12,11 +13,14 @@ mod signature;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
+use weir_exported::Program;
 use weir_runtime::backend::Device;
+use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 use crate::process;
+use exported::Exported;
 use raw::{c_path, c_text, slice, text};
 use signature::{arguments, example, returned};
 
@@ -28,7 +32,7 @@ pub(crate) use signature::{Argument, ArgumentKind, Example, Returned, ScalarKind
 /// Weights and code on one device, shared by the instances on it unless `forward` writes to them.
 #[derive(Debug)]
 pub(crate) struct Module {
-    raw: *mut RawModule,
+    code: Code,
     device: Device,
     /// The file that the module was loaded from.
     path: PathBuf,
@@ -39,30 +43,67 @@ pub(crate) struct Module {
     returned: Returned,
 }
 
+/// The code of a module, with its weights.
+#[derive(Debug)]
+enum Code {
+    /// A TorchScript module, which this value owns.
+    Script(*mut RawModule),
+    /// A program of torch.export.
+    Exported(Exported),
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: `self` owns the module, and nothing uses it afterwards.
+            Self::Script(raw) => unsafe { ffi::weir_module_free(*raw) },
+            Self::Exported(_) => {}
+        }
+    }
+}
+
 // SAFETY: all of the shim's functions on a module except `run` are const, and libtorch supports running a TorchScript
 // method from several threads at once: each run has its own interpreter state. A module that writes to itself must not
-// run on two threads at once; the compiler does not check this, but `Weights` gives each instance a module of its own.
+// run on two threads at once; the compiler does not check this, but `Weights` gives each instance a module of its own. An
+// exported program is constant, and each of its runs has its own slots.
 unsafe impl Send for Module {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads a TorchScript file onto a device, to run one of its methods.
+    /// Loads a file onto a device. Runs call `method`; an exported program has only one.
     pub(crate) fn load(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
+        match model_file::format(file) {
+            Ok(ModelFormat::Exported) => Self::load_exported(file, device, method),
+            Ok(ModelFormat::TorchScript) | Err(_) => Self::load_script(file, device, method),
+        }
+    }
+
+    fn load_exported(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
+        let exported = Exported::load(file, device)?;
+        Ok(Self {
+            device,
+            path: file.to_owned(),
+            method: method.to_owned(),
+            arguments: exported.arguments(),
+            writes: SelfWrites::Nothing,
+            returned: exported.returned(),
+            code: Code::Exported(exported),
+        })
+    }
+
+    fn load_script(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         let path = c_path(file)?;
         let c_method = c_text(method)?;
-        let index = match device {
-            Device::Cpu => -1,
-            Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
-        };
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: both texts are NUL-terminated, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index, &mut raw, &mut error) };
+        let status =
+            unsafe { ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index_of(device), &mut raw, &mut error) };
         Fault::check(status, error)?;
         // SAFETY: the module was just loaded.
         let returned = unsafe { returned(ffi::weir_module_result(raw)) };
         Ok(Self {
-            raw,
+            code: Code::Script(raw),
             device,
             path: file.to_owned(),
             method: method.to_owned(),
@@ -72,16 +113,30 @@ impl Module {
         })
     }
 
-    /// Returns true if `forward` calls a convolution.
+    /// Returns the program of torch.export; `None` for TorchScript.
+    pub(crate) fn program(&self) -> Option<&Program> {
+        match &self.code {
+            Code::Exported(exported) => Some(&exported.program),
+            Code::Script(_) => None,
+        }
+    }
+
+    /// Returns true if `forward` calls a convolution whose speed an optimised module may improve.
     pub(crate) fn has_convolution(&self) -> bool {
-        // SAFETY: the module is alive.
-        unsafe { ffi::weir_module_convolves(self.raw) != 0 }
+        match &self.code {
+            // SAFETY: the module is alive.
+            Code::Script(raw) => unsafe { ffi::weir_module_convolves(*raw) != 0 },
+            Code::Exported(_) => false,
+        }
     }
 
     /// Returns true if the module was saved in training mode and the method's behaviour depends on that mode.
     pub(crate) fn is_in_training(&self) -> bool {
-        // SAFETY: the module is alive.
-        unsafe { ffi::weir_module_trains(self.raw) != 0 }
+        match &self.code {
+            // SAFETY: the module is alive.
+            Code::Script(raw) => unsafe { ffi::weir_module_trains(*raw) != 0 },
+            Code::Exported(_) => false,
+        }
     }
 
     /// Loads the same file again, optimised for inference on the CPU: weights become constants of the code, in the
@@ -93,7 +148,7 @@ impl Module {
         let status = unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self {
-            raw,
+            code: Code::Script(raw),
             device: self.device,
             path: self.path.clone(),
             method: self.method.clone(),
@@ -105,10 +160,14 @@ impl Module {
 
     /// Returns the qualified names of the operators that the method may call, such as `aten::add`.
     pub(crate) fn operators(&self) -> Vec<String> {
+        let raw = match &self.code {
+            Code::Script(raw) => *raw,
+            Code::Exported(exported) => return exported.operators(),
+        };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array and its strings live as long as the module, and are copied here.
         unsafe {
-            ffi::weir_module_operators(self.raw, &mut first, &mut count);
+            ffi::weir_module_operators(raw, &mut first, &mut count);
             slice(first, count).iter().filter_map(|name| text(*name)).collect()
         }
     }
@@ -126,26 +185,33 @@ impl Module {
     /// Returns the shapes of the parameters in the order of their registration, which is usually the order of their
     /// use.
     pub(crate) fn parameters(&self) -> Vec<Example> {
+        let raw = match &self.code {
+            Code::Script(raw) => *raw,
+            Code::Exported(exported) => return exported.weights(),
+        };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array lives as long as the module; it is copied at once.
         unsafe {
-            ffi::weir_module_parameters(self.raw, &mut first, &mut count);
+            ffi::weir_module_parameters(raw, &mut first, &mut count);
             slice(first, count).iter().filter_map(|shape| example(*shape)).collect()
         }
     }
 
     /// Returns the bytes of the module's parameters, buffers and constants on its CUDA device; 0 on the CPU.
     pub(crate) fn device_bytes(&self) -> u64 {
-        // SAFETY: the module is alive.
-        unsafe { ffi::weir_module_device_bytes(self.raw) }
+        match &self.code {
+            // SAFETY: the module is alive.
+            Code::Script(raw) => unsafe { ffi::weir_module_device_bytes(*raw) },
+            Code::Exported(exported) => exported.device_bytes(),
+        }
     }
 }
 
 impl Drop for Module {
     /// Returns the model's device memory to the driver, for other uses.
     fn drop(&mut self) {
-        // SAFETY: `self` owns the module, and nothing uses it afterwards.
-        unsafe { ffi::weir_module_free(self.raw) }
+        // The device's memory is free only when the code is dropped.
+        self.code = Code::Script(ptr::null_mut());
         match self.device {
             Device::Cpu => {}
             Device::Cuda(_) => {
@@ -154,6 +220,14 @@ impl Drop for Module {
                 }
             }
         }
+    }
+}
+
+/// Returns the index of a CUDA device; -1 for the CPU.
+fn index_of(device: Device) -> i32 {
+    match device {
+        Device::Cpu => -1,
+        Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
     }
 }
 

@@ -4,7 +4,7 @@ use weir_runtime::backend::{Device, LoadError, ModelSource, ShapeTolerance, Sign
 
 use crate::binding;
 use crate::cuda_streams::CudaStreams;
-use crate::infer::{self, Inferred};
+use crate::infer::{self, Inferred, exported};
 use crate::instance::Plan;
 use crate::module::Returned;
 use crate::outputs::{self, ExtraOutputs};
@@ -32,6 +32,9 @@ pub(crate) fn runner(settings: &Settings, loaded: LoadedModule, device: Device) 
 pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&str>) -> Result<Inferred, LoadError> {
     if let Returned::Unservable(reason) = runner.module.returned() {
         return Err(LoadError::Config(format!("unable to load model '{}': {reason}", source.name)));
+    }
+    if let Some(program) = runner.module.program() {
+        return exported::signature(source, runner, program, doubt);
     }
     match source.max_batch_size {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {

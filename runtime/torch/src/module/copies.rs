@@ -5,7 +5,7 @@ use std::ptr;
 
 use weir_runtime::backend::Device;
 
-use super::Module;
+use super::{Code, Module};
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 
@@ -42,9 +42,13 @@ impl Module {
 
     /// Returns the bytes of the module's parameters, buffers and other tensors.
     pub(crate) fn bytes(&self) -> Result<u64, Fault> {
+        let raw = match &self.code {
+            Code::Script(raw) => *raw,
+            Code::Exported(exported) => return Ok(exported.bytes()),
+        };
         let (mut bytes, mut error) = (0, ptr::null_mut());
         // SAFETY: the module is alive, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_bytes(self.raw, &mut bytes, &mut error) };
+        let status = unsafe { ffi::weir_module_bytes(raw, &mut bytes, &mut error) };
         Fault::check(status, error)?;
         Ok(bytes)
     }
@@ -52,16 +56,21 @@ impl Module {
     /// Makes a module whose runs change nothing in this one, which must not run meanwhile. It is a copy in the current
     /// state that shares the compiled code, or is loaded from the file if runs write to constants of that code.
     pub(crate) fn copy(&self) -> Result<Self, Fault> {
-        match self.writes {
-            SelfWrites::Nothing | SelfWrites::Attributes(_) => self.deep_copy(),
-            SelfWrites::Constants(_) => Self::load(&self.path, self.device, &self.method),
+        match (&self.code, &self.writes) {
+            (Code::Script(raw), SelfWrites::Nothing | SelfWrites::Attributes(_)) => self.deep_copy(*raw),
+            (Code::Script(_), SelfWrites::Constants(_)) | (Code::Exported(_), _) => {
+                Self::load(&self.path, self.device, &self.method)
+            }
         }
     }
 
     /// Returns true if the code names a CUDA device, so that the module needs one even if its weights are on the CPU.
     pub(crate) fn names_cuda(&self) -> bool {
-        // SAFETY: the module is alive.
-        unsafe { ffi::weir_module_names_cuda(self.raw) != 0 }
+        match &self.code {
+            // SAFETY: the module is alive.
+            Code::Script(raw) => unsafe { ffi::weir_module_names_cuda(*raw) != 0 },
+            Code::Exported(_) => false,
+        }
     }
 
     /// Loads the file again for the CPU, regardless of this module's device.
@@ -80,13 +89,13 @@ impl Module {
         Self::load(&self.path, Device::Cpu, &self.method).map_err(|fault| fault.to_string())
     }
 
-    fn deep_copy(&self) -> Result<Self, Fault> {
+    fn deep_copy(&self, module: *const RawModule) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the module is alive, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_copy(self.raw, &mut raw, &mut error) };
+        let status = unsafe { ffi::weir_module_copy(module, &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self {
-            raw,
+            code: Code::Script(raw),
             device: self.device,
             path: self.path.clone(),
             method: self.method.clone(),

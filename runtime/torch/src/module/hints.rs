@@ -6,7 +6,7 @@ use std::ptr;
 
 use weir_protocol::DataType;
 
-use super::{Module, slice};
+use super::{Code, Module, slice};
 use crate::element;
 use crate::fault::Fault;
 use crate::ffi;
@@ -80,11 +80,16 @@ impl Module {
     }
 
     fn read_hints(&self) -> Result<Vec<Hint>, Fault> {
+        let raw = match &self.code {
+            Code::Script(raw) => *raw,
+            // The file says the shapes itself.
+            Code::Exported(_) => return Ok(Vec::new()),
+        };
         let (mut first, mut count, mut error) = (ptr::null(), 0, ptr::null_mut());
         // SAFETY: the results are valid for writes. The hints live as long as the module, and are copied at once. Only
         // the thread that loads the model calls this function.
         unsafe {
-            let status = ffi::weir_module_hints(self.raw, &mut first, &mut count, &mut error);
+            let status = ffi::weir_module_hints(raw, &mut first, &mut count, &mut error);
             Fault::check(status, error)?;
             Ok(slice(first, count).iter().filter_map(|raw| hint(raw)).collect())
         }

@@ -5,8 +5,8 @@ use std::ptr;
 
 use bytes::Bytes;
 
-use super::Module;
 use super::raw::{slice, text};
+use super::{Code, Module};
 use crate::fault::Fault;
 use crate::ffi::{self, RawAnswer, RawOutput, RawRun, RawValue};
 use crate::settings::RunOptions;
@@ -58,6 +58,16 @@ pub(crate) enum Output {
     Strings { data: Bytes, count: usize },
 }
 
+impl Value {
+    /// Returns the sizes of a tensor; none for other values.
+    pub(super) fn sizes(&self) -> Vec<i64> {
+        match self {
+            Self::Tensor(tensor) => tensor.sizes(),
+            Self::Absent | Self::Strings(_) => Vec::new(),
+        }
+    }
+}
+
 impl Module {
     /// Calls `forward`. With a stream of the module's device, the work is only queued there, and the contents of output
     /// tensors become valid when that work is done.
@@ -68,6 +78,10 @@ impl Module {
         metering: Metering,
         stream: Option<&Stream>,
     ) -> Result<Run, Fault> {
+        let module = match &self.code {
+            Code::Script(raw) => *raw,
+            Code::Exported(exported) => return exported.run(values, options, metering, stream),
+        };
         let raw_values: Vec<RawValue> = match values {
             Values::Positional(values) => values.iter().map(|value| raw_value(None, value)).collect(),
             Values::Dict(entries) => entries.iter().map(|(key, value)| raw_value(Some(key), value)).collect(),
@@ -76,7 +90,7 @@ impl Module {
         // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to the tensors.
         let status = unsafe {
             ffi::weir_module_run(
-                self.raw,
+                module,
                 raw_values.as_ptr(),
                 raw_values.len(),
                 raw_run(options, metering, stream),
@@ -89,7 +103,7 @@ impl Module {
     }
 }
 
-fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
+pub(super) fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
     let mut raw = RawValue {
         key: key.map_or(ptr::null(), |key| key.as_ptr()),
         tensor: ptr::null(),
@@ -108,7 +122,7 @@ fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
     raw
 }
 
-fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> RawRun {
+pub(super) fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> RawRun {
     let RunOptions { inference_mode, optimize } = options;
     RawRun {
         inference_mode: inference_mode.into(),
@@ -118,7 +132,7 @@ fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> 
     }
 }
 
-fn take_run(answer: *mut RawAnswer) -> Run {
+pub(super) fn take_run(answer: *mut RawAnswer) -> Run {
     // SAFETY: `answer` is owned by this function. Each tensor is taken once, and texts are copied before the answer is
     // freed.
     unsafe {

@@ -1,0 +1,606 @@
+#include "exported.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/StreamGuard.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "division.h"
+#include "error.h"
+#include "meter.h"
+#include "operands.h"
+#include "result.h"
+#include "stream.h"
+#include "vision.h"
+
+using c10::IValue;
+using c10::TypeKind;
+using c10::TypePtr;
+
+namespace {
+
+// The kinds of values in the code, as in `code.rs`.
+enum Tag : int64_t {
+  TAG_NONE = 0,
+  TAG_SLOT = 1,
+  TAG_INT = 2,
+  TAG_FLOAT = 3,
+  TAG_BOOL = 4,
+  TAG_TEXT = 5,
+  TAG_DEVICE = 6,
+  TAG_LIST = 7,
+};
+
+// The destinations of returned values.
+enum Destination : int64_t { TO_SLOT = 0, TO_LIST = 1, DROPPED = 2 };
+
+constexpr int DEEPEST = 8;
+
+// Reads the code from its start to its end.
+class Reader {
+ public:
+  explicit Reader(const WeirExportedCode& code) : code_(code) {}
+
+  int64_t number() {
+    TORCH_CHECK(at_ < code_.count, "the program ends early");
+    return code_.numbers[at_++];
+  }
+
+  size_t count() {
+    auto count = number();
+    TORCH_CHECK(count >= 0 && static_cast<size_t>(count) <= code_.count, "the program has an invalid length");
+    return static_cast<size_t>(count);
+  }
+
+  std::string text() {
+    auto index = number();
+    TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < code_.text_count, "the program has an invalid text");
+    return code_.texts[index];
+  }
+
+  double real() {
+    auto bits = number();
+    double value;
+    static_assert(sizeof value == sizeof bits);
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+
+ private:
+  const WeirExportedCode& code_;
+  size_t at_ = 0;
+};
+
+// A value as the code has it, before its type is known.
+struct Item {
+  Tag tag = TAG_NONE;
+  IValue constant;          // of numbers, texts and devices
+  size_t slot = 0;
+  std::vector<Item> items;  // of a list
+
+  bool is_constant() const {
+    if (tag == TAG_LIST) {
+      return std::all_of(items.begin(), items.end(), [](const Item& item) { return item.is_constant(); });
+    }
+    return tag != TAG_SLOT;
+  }
+};
+
+// An argument of a prepared call.
+struct Argument {
+  bool constant = false;
+  IValue value;  // if it is constant
+  Item item;     // otherwise
+  TypePtr type;
+};
+
+struct Result {
+  Destination destination = DROPPED;
+  std::vector<size_t> slots;
+};
+
+struct Call {
+  std::shared_ptr<torch::jit::Operator> op;
+  mutable std::optional<torch::jit::Operation> run;
+  std::string place;
+  std::vector<Argument> arguments;
+  std::vector<size_t> written;  // indices of the arguments that the operator writes to
+  std::vector<Result> results;
+  std::vector<size_t> frees;
+};
+
+TypePtr without_optional(const TypePtr& type) {
+  auto optional = type->cast<c10::OptionalType>();
+  return optional ? optional->getElementType() : type;
+}
+
+// Converts a number to a tensor as Python does: its type does not decide the type of the result.
+at::Tensor wrapped(const IValue& number) {
+  auto tensor = at::scalar_to_tensor(number.toScalar());
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+// Converts a value to the type of the operator's argument.
+IValue converted(IValue value, const TypePtr& type) {
+  if (value.isNone()) {
+    return value;
+  }
+  switch (without_optional(type)->kind()) {
+    case TypeKind::TensorType:
+      return value.isTensor() ? std::move(value) : IValue(wrapped(value));
+    case TypeKind::FloatType:
+      return value.isInt() ? IValue(static_cast<double>(value.toInt())) : std::move(value);
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+      return value.isBool() ? IValue(static_cast<int64_t>(value.toBool())) : std::move(value);
+    case TypeKind::BoolType:
+      return value.isInt() ? IValue(value.toInt() != 0) : std::move(value);
+    default:
+      return value;
+  }
+}
+
+// Makes a list with the elements of a type.
+IValue list_of(std::vector<IValue> elements, const TypePtr& type) {
+  auto list = without_optional(type)->cast<c10::ListType>();
+  TORCH_CHECK(list != nullptr, "a list is given for an argument of type ", type->str());
+  auto element = list->getElementType();
+  switch (element->kind()) {
+    case TypeKind::IntType:
+    case TypeKind::SymIntType: {
+      c10::List<int64_t> made;
+      for (const auto& one : elements) {
+        made.push_back(converted(one, element).toInt());
+      }
+      return made;
+    }
+    case TypeKind::FloatType: {
+      c10::List<double> made;
+      for (const auto& one : elements) {
+        made.push_back(converted(one, element).toDouble());
+      }
+      return made;
+    }
+    case TypeKind::BoolType: {
+      c10::List<bool> made;
+      for (const auto& one : elements) {
+        made.push_back(converted(one, element).toBool());
+      }
+      return made;
+    }
+    case TypeKind::TensorType: {
+      c10::List<at::Tensor> made;
+      for (auto& one : elements) {
+        made.push_back(converted(std::move(one), element).toTensor());
+      }
+      return made;
+    }
+    default: {
+      c10::impl::GenericList made(element);
+      for (auto& one : elements) {
+        made.push_back(converted(std::move(one), element));
+      }
+      return made;
+    }
+  }
+}
+
+std::shared_ptr<torch::jit::Operator> operator_of(
+    const std::string& name, const std::string& overload, const std::string& place) {
+  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
+    if (op->schema().overload_name() == overload) {
+      return op;
+    }
+  }
+  auto full = overload.empty() ? name : name + "." + overload;
+  TORCH_CHECK(
+      false, "operator ", full, " at ", place,
+      " is not there: name the library that has it in model_operations.op_library_filename, or export the model "
+      "without it");
+}
+
+} // namespace
+
+struct WeirExported {
+  at::Device device{at::kCPU};
+  size_t slots = 0;
+  std::vector<IValue> weights;
+  std::unordered_set<const void*> storages;  // of the weights
+  size_t inputs = 0;
+  std::vector<uint8_t> written_inputs;
+  std::vector<Call> calls;
+  std::vector<size_t> outputs;
+  uint64_t bytes = 0;
+  uint64_t device_bytes = 0;
+};
+
+namespace {
+
+class Loader {
+ public:
+  Loader(WeirExported& made, Reader& code) : made_(made), code_(code) {}
+
+  void load(const at::Tensor* const* payloads, size_t payload_count) {
+    made_.slots = code_.count();
+    auto weights = code_.count();
+    for (size_t i = 0; i < weights; ++i) {
+      add_weight(payloads, payload_count);
+    }
+    made_.inputs = code_.count();
+    TORCH_CHECK(made_.inputs + weights <= made_.slots, "the program has too few slots");
+    for (size_t i = 0; i < made_.inputs; ++i) {
+      made_.written_inputs.push_back(code_.number() != 0);
+    }
+    auto calls = code_.count();
+    made_.calls.reserve(calls);
+    for (size_t i = 0; i < calls; ++i) {
+      add_call();
+    }
+    made_.outputs = slots();
+  }
+
+ private:
+  size_t slot() {
+    auto slot = code_.number();
+    TORCH_CHECK(slot >= 0 && static_cast<size_t>(slot) < made_.slots, "the program has an invalid slot");
+    return static_cast<size_t>(slot);
+  }
+
+  std::vector<size_t> slots() {
+    std::vector<size_t> found;
+    for (auto count = code_.count(); count > 0; --count) {
+      found.push_back(slot());
+    }
+    return found;
+  }
+
+  std::vector<int64_t> numbers(size_t count) {
+    std::vector<int64_t> found;
+    for (size_t i = 0; i < count; ++i) {
+      found.push_back(code_.number());
+    }
+    return found;
+  }
+
+  void add_weight(const at::Tensor* const* payloads, size_t payload_count) {
+    auto payload = code_.count();
+    TORCH_CHECK(payload < payload_count, "the program has an invalid payload");
+    auto type = static_cast<at::ScalarType>(code_.number());
+    auto rank = code_.count();
+    auto sizes = numbers(rank);
+    auto strides = numbers(rank);
+    auto offset = code_.number();
+    // as_strided refuses a view beyond the payload.
+    auto flat = payloads[payload]->scalar_type() == type ? *payloads[payload] : payloads[payload]->view(type);
+    auto weight = flat.as_strided(sizes, strides, offset);
+    if (!made_.device.is_cpu()) {
+      weight = weight.to(made_.device);
+    }
+    auto& storage = weight.storage();
+    if (made_.storages.insert(storage.unsafeGetStorageImpl()).second) {
+      made_.bytes += storage.nbytes();
+    }
+    made_.weights.emplace_back(std::move(weight));
+    made_.device_bytes = made_.device.is_cpu() ? 0 : made_.bytes;
+  }
+
+  Item item(int depth = 0) {
+    TORCH_CHECK(depth < DEEPEST, "the program has lists nested too deeply");
+    Item item;
+    item.tag = static_cast<Tag>(code_.number());
+    switch (item.tag) {
+      case TAG_NONE:
+        break;
+      case TAG_SLOT:
+        item.slot = slot();
+        break;
+      case TAG_INT:
+        item.constant = code_.number();
+        break;
+      case TAG_FLOAT:
+        item.constant = code_.real();
+        break;
+      case TAG_BOOL:
+        item.constant = code_.number() != 0;
+        break;
+      case TAG_TEXT:
+        item.constant = code_.text();
+        break;
+      case TAG_DEVICE:
+        item.constant = made_.device;
+        break;
+      case TAG_LIST:
+        for (auto count = code_.count(); count > 0; --count) {
+          item.items.push_back(this->item(depth + 1));
+        }
+        break;
+      default:
+        TORCH_CHECK(false, "the program has a value of an unknown kind");
+    }
+    return item;
+  }
+
+  void add_call() {
+    Call call;
+    auto name = code_.text();
+    auto overload = code_.text();
+    call.place = code_.text();
+    call.op = operator_of(name, overload, call.place);
+    call.run.emplace(call.op->getOperation());
+    std::vector<std::pair<std::string, Item>> given;
+    for (auto count = code_.count(); count > 0; --count) {
+      auto argument = code_.text();
+      auto value = item();
+      given.emplace_back(std::move(argument), std::move(value));
+    }
+    bind(call, given);
+    for (auto count = code_.count(); count > 0; --count) {
+      Result result;
+      result.destination = static_cast<Destination>(code_.number());
+      if (result.destination == TO_SLOT) {
+        result.slots.push_back(slot());
+      } else if (result.destination == TO_LIST) {
+        result.slots = slots();
+      }
+      call.results.push_back(std::move(result));
+    }
+    call.frees = slots();
+    made_.calls.push_back(std::move(call));
+  }
+
+  // Finds a value for each argument of the operator's schema.
+  void bind(Call& call, std::vector<std::pair<std::string, Item>>& given) {
+    const auto& schema = call.op->schema();
+    std::vector<bool> used(given.size(), false);
+    for (size_t i = 0; i < schema.arguments().size(); ++i) {
+      const auto& expected = schema.arguments()[i];
+      size_t found = given.size();
+      for (size_t j = 0; j < given.size(); ++j) {
+        bool by_position = given[j].first.empty() && j == i;
+        if (!used[j] && (by_position || given[j].first == expected.name())) {
+          found = j;
+          break;
+        }
+      }
+      if (expected.alias_info() != nullptr && expected.alias_info()->isWrite()) {
+        call.written.push_back(i);
+      }
+      if (found < given.size()) {
+        used[found] = true;
+        call.arguments.push_back(prepared(std::move(given[found].second), expected));
+        continue;
+      }
+      bool optional = expected.type()->kind() == TypeKind::OptionalType;
+      TORCH_CHECK(
+          expected.default_value().has_value() || optional, "operator ", schema.operator_name(), " at ", call.place,
+          " has no argument '", expected.name(), "'");
+      Argument made;
+      made.constant = true;
+      made.value = expected.default_value().value_or(IValue());
+      call.arguments.push_back(std::move(made));
+    }
+    for (size_t j = 0; j < given.size(); ++j) {
+      TORCH_CHECK(
+          used[j], "operator ", schema.operator_name(), " at ", call.place, " takes no argument '", given[j].first,
+          "' in this libtorch");
+    }
+  }
+
+  Argument prepared(Item item, const c10::Argument& expected) {
+    Argument made;
+    made.type = expected.type();
+    auto list = without_optional(made.type)->cast<c10::ListType>();
+    // One number stands for a list of equal numbers.
+    if (list != nullptr && item.tag != TAG_LIST && item.tag != TAG_NONE && item.tag != TAG_SLOT) {
+      Item repeated;
+      repeated.tag = TAG_LIST;
+      repeated.items.assign(static_cast<size_t>(expected.N().value_or(1)), item);
+      item = std::move(repeated);
+    }
+    made.constant = item.is_constant();
+    if (made.constant) {
+      made.value = value_of(item, made.type, [](size_t) -> IValue { return {}; });
+    } else {
+      made.item = std::move(item);
+    }
+    return made;
+  }
+
+ public:
+  template <typename Lookup>
+  static IValue value_of(const Item& item, const TypePtr& type, const Lookup& lookup) {
+    if (item.tag == TAG_LIST) {
+      std::vector<IValue> elements;
+      elements.reserve(item.items.size());
+      for (const auto& one : item.items) {
+        elements.push_back(one.tag == TAG_SLOT ? lookup(one.slot) : one.constant);
+      }
+      return list_of(std::move(elements), type);
+    }
+    return converted(item.tag == TAG_SLOT ? lookup(item.slot) : item.constant, type);
+  }
+
+ private:
+  WeirExported& made_;
+  Reader& code_;
+};
+
+// One run of a program.
+class Run {
+ public:
+  Run(const WeirExported& program, const WeirValue* values, size_t count)
+      : program_(program), slots_(program.slots - program.weights.size()) {
+    TORCH_CHECK(count == program.inputs, "the program takes ", program.inputs, " inputs, and ", count, " are given");
+    for (size_t i = 0; i < count; ++i) {
+      TORCH_CHECK(values[i].tensor != nullptr, "the program takes a tensor as input ", i);
+      slots_[i] = *values[i].tensor;
+      if (!program.written_inputs[i]) {
+        inputs_.push_back(values[i].tensor->storage().unsafeGetStorageImpl());
+      }
+    }
+  }
+
+  std::vector<IValue> operator()() {
+    std::vector<IValue> stack;
+    for (const auto& call : program_.calls) {
+      stack.clear();
+      for (const auto& argument : call.arguments) {
+        stack.push_back(
+            argument.constant ? argument.value
+                              : Loader::value_of(argument.item, argument.type, [this](size_t slot) { return at(slot); }));
+      }
+      check_writes(call, stack);
+      execute(call, stack);
+      store(call, stack);
+      for (auto slot : call.frees) {
+        slots_[slot - program_.weights.size()] = IValue();
+      }
+    }
+    std::vector<IValue> outputs;
+    for (auto slot : program_.outputs) {
+      outputs.push_back(own(at(slot)));
+    }
+    return outputs;
+  }
+
+ private:
+  const IValue& at(size_t slot) const {
+    auto weights = program_.weights.size();
+    return slot < weights ? program_.weights[slot] : slots_[slot - weights];
+  }
+
+  // Refuses writes to memory that other runs read.
+  void check_writes(const Call& call, const std::vector<IValue>& stack) const {
+    for (auto index : call.written) {
+      if (!stack[index].isTensor() || !stack[index].toTensor().has_storage()) {
+        continue;
+      }
+      const auto* storage = stack[index].toTensor().storage().unsafeGetStorageImpl();
+      bool shared = program_.storages.count(storage) != 0 ||
+          std::find(inputs_.begin(), inputs_.end(), storage) != inputs_.end();
+      TORCH_CHECK(
+          !shared, "operator ", call.op->schema().operator_name(), " at ", call.place,
+          " writes to a weight or an input, which other runs use");
+    }
+  }
+
+  static void execute(const Call& call, std::vector<IValue>& stack) {
+    try {
+      (*call.run)(stack);
+    } catch (c10::Error& error) {
+      error.add_context("operator " + c10::toString(call.op->schema().operator_name()) + " at " + call.place);
+      throw;
+    }
+  }
+
+  void store(const Call& call, std::vector<IValue>& stack) {
+    TORCH_CHECK(
+        stack.size() >= call.results.size(), "operator ", call.op->schema().operator_name(), " at ", call.place,
+        " returned ", stack.size(), " values");
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      const auto& result = call.results[i];
+      if (result.destination == TO_SLOT) {
+        slot(result.slots[0]) = std::move(stack[i]);
+      } else if (result.destination == TO_LIST) {
+        auto elements = stack[i].toListRef();
+        TORCH_CHECK(elements.size() >= result.slots.size(), "a list at ", call.place, " is too short");
+        for (size_t j = 0; j < result.slots.size(); ++j) {
+          slot(result.slots[j]) = elements[j];
+        }
+      }
+    }
+  }
+
+  IValue& slot(size_t slot) {
+    auto weights = program_.weights.size();
+    TORCH_CHECK(slot >= weights, "the program writes to a weight's slot");
+    return slots_[slot - weights];
+  }
+
+  // Copies an output that shares memory with a weight.
+  IValue own(const IValue& value) const {
+    if (value.isTensor() && value.toTensor().has_storage() &&
+        program_.storages.count(value.toTensor().storage().unsafeGetStorageImpl()) != 0) {
+      return value.toTensor().clone();
+    }
+    return value;
+  }
+
+  const WeirExported& program_;
+  std::vector<IValue> slots_;
+  std::vector<const void*> inputs_;  // storages of the inputs that no call may write to
+};
+
+} // namespace
+
+WeirStatus weir_exported_load(
+    WeirExportedCode code,
+    const at::Tensor* const* payloads,
+    size_t payload_count,
+    int32_t device,
+    WeirExported** exported,
+    char** error) {
+  return weir::guarded(error, [&] {
+    weir::check_operands();
+    weir::check_divisions();
+    weir::register_vision_operators();
+    c10::InferenceMode inference;
+    auto made = std::make_unique<WeirExported>();
+    if (device >= 0) {
+      made->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    }
+    Reader reader(code);
+    Loader(*made, reader).load(payloads, payload_count);
+    *exported = made.release();
+  });
+}
+
+void weir_exported_free(WeirExported* exported) {
+  delete exported;
+}
+
+uint64_t weir_exported_bytes(const WeirExported* exported) {
+  return exported->bytes;
+}
+
+uint64_t weir_exported_device_bytes(const WeirExported* exported) {
+  return exported->device_bytes;
+}
+
+WeirStatus weir_exported_run(
+    const WeirExported* exported,
+    const WeirValue* values,
+    size_t count,
+    WeirRun options,
+    WeirAnswer** answer,
+    char** error) {
+  return weir::guarded(error, [&] {
+    c10::InferenceMode inference;
+    c10::OptionalStreamGuard stream;
+    if (options.stream != nullptr) {
+      stream.reset_stream(options.stream->stream);
+    }
+    std::optional<weir::Metered> metered;
+    if (options.metered != 0) {
+      metered.emplace(exported->device);
+    }
+    auto outputs = Run(*exported, values, count)();
+    auto tuple = c10::ivalue::Tuple::create(std::move(outputs));
+    auto made = weir::flatten(IValue(std::move(tuple)), WEIR_FIXED, exported->device);
+    made->peak_bytes = metered.has_value() ? metered->meter().peak() : 0;
+    *answer = made.release();
+  });
+}

@@ -1,0 +1,170 @@
+//! A loaded program of torch.export: the calls in libtorch, and the contract of the file.
+
+mod code;
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::ptr;
+
+use weir_exported::{Archive, ExportedError, Input, Plan, Program};
+use weir_runtime::backend::Device;
+
+use super::run::{Metering, Run, Values, raw_run, raw_value, take_run};
+use super::{Argument, ArgumentKind, Example, Returned, index_of};
+use crate::fault::Fault;
+use crate::ffi::{self, RawExported, RawTensor, RawValue};
+use crate::settings::RunOptions;
+use crate::stream::Stream;
+use crate::tensor::Tensor;
+use code::PlanCode;
+
+/// A program on one device.
+#[derive(Debug)]
+pub(super) struct Exported {
+    raw: *mut RawExported,
+    pub(super) program: Program,
+    plan: Plan,
+}
+
+impl Exported {
+    /// Loads a file that `torch.export.save` wrote.
+    pub(super) fn load(file: &Path, device: Device) -> Result<Self, Fault> {
+        let refused = |error: ExportedError| Fault::Raised(format!("the program {error}"));
+        let mut archive = Archive::open(file).map_err(refused)?;
+        let program = archive.program().map_err(refused)?;
+        let plan = program.plan().map_err(refused)?;
+        let payloads = payloads(&program, &mut archive, refused)?;
+        let indices: BTreeMap<&str, usize> = payloads.keys().enumerate().map(|(index, name)| (*name, index)).collect();
+        let code = PlanCode::of(&program, &plan, &indices);
+        let tensors: Vec<*const RawTensor> = payloads.values().map(Tensor::as_raw).collect();
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: code and tensors outlive the call, which keeps counted references to the tensors, and both results are
+        // valid for writes.
+        let status = unsafe {
+            ffi::weir_exported_load(
+                code.as_raw(),
+                tensors.as_ptr(),
+                tensors.len(),
+                index_of(device),
+                &mut raw,
+                &mut error,
+            )
+        };
+        Fault::check(status, error)?;
+        drop(payloads);
+        Ok(Self { raw, program, plan })
+    }
+
+    /// Runs the program on the values of its inputs, after a check of their sizes.
+    pub(super) fn run(
+        &self,
+        values: &Values,
+        options: RunOptions,
+        metering: Metering,
+        stream: Option<&Stream>,
+    ) -> Result<Run, Fault> {
+        let Values::Positional(values) = values else {
+            return Err(Fault::Raised("the model takes tensors, not a dict".to_owned()));
+        };
+        let sizes: Vec<Vec<i64>> = values.iter().map(super::run::Value::sizes).collect();
+        self.program.check_sizes(&sizes).map_err(Fault::Refused)?;
+        let raw_values: Vec<RawValue> = values.iter().map(|value| raw_value(None, value)).collect();
+        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the values outlive the call, which keeps only counted references to the tensors.
+        let status = unsafe {
+            ffi::weir_exported_run(
+                self.raw,
+                raw_values.as_ptr(),
+                raw_values.len(),
+                raw_run(options, metering, stream),
+                &mut answer,
+                &mut error,
+            )
+        };
+        Fault::check(status, error)?;
+        Ok(take_run(answer))
+    }
+
+    /// Returns the qualified names of the operators that the program calls.
+    pub(super) fn operators(&self) -> Vec<String> {
+        self.plan.calls.iter().map(|call| call.name.clone()).collect()
+    }
+
+    pub(super) fn arguments(&self) -> Vec<Argument> {
+        let inputs = self.program.inputs.iter().zip(&self.plan.written_inputs);
+        inputs.map(|(input, written)| argument(input, *written)).collect()
+    }
+
+    pub(super) fn returned(&self) -> Returned {
+        Returned::Fixed(self.program.outputs.iter().map(|output| output.path.clone()).collect())
+    }
+
+    /// Returns the shapes of the weights.
+    pub(super) fn weights(&self) -> Vec<Example> {
+        let weights = self.program.weights.iter();
+        weights.map(|weight| Example { element_type: weight.element_type, sizes: weight.sizes.clone() }).collect()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        // SAFETY: the program is alive.
+        unsafe { ffi::weir_exported_bytes(self.raw) }
+    }
+
+    pub(super) fn device_bytes(&self) -> u64 {
+        // SAFETY: the program is alive.
+        unsafe { ffi::weir_exported_device_bytes(self.raw) }
+    }
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        // SAFETY: `self` owns the program, and nothing uses it afterwards.
+        unsafe { ffi::weir_exported_free(self.raw) }
+    }
+}
+
+fn argument(input: &Input, mutated: bool) -> Argument {
+    Argument {
+        name: input.name.clone(),
+        type_text: "Tensor".to_owned(),
+        kind: ArgumentKind::Tensor,
+        optional: false,
+        mutated,
+        example: Some(Example { element_type: input.element_type, sizes: input.example.clone() }),
+    }
+}
+
+/// Reads the payload of each weight once, by the name of its entry. The payloads are copies of the file: a mapping of it
+/// would end the process if the file were cut off while the model is served.
+fn payloads<'a>(
+    program: &'a Program,
+    archive: &mut Archive,
+    refused: impl Fn(ExportedError) -> Fault,
+) -> Result<BTreeMap<&'a str, Tensor>, Fault> {
+    let mut read = BTreeMap::new();
+    for weight in &program.weights {
+        let entry = weight.payload.entry.as_str();
+        if read.contains_key(entry) {
+            continue;
+        }
+        let mut outcome = Ok(());
+        let fill = |target: &mut [MaybeUninit<u8>]| {
+            let target = zeroed(target);
+            outcome = archive.read_payload(&weight.payload, target);
+        };
+        // 0 is the element type of bytes.
+        let bytes = i64::try_from(weight.payload.bytes).unwrap_or(i64::MAX);
+        let tensor = Tensor::filled(0, &[bytes], fill)?;
+        outcome.map_err(&refused)?;
+        read.insert(entry, tensor);
+    }
+    Ok(read)
+}
+
+/// Fills the memory with zeros, because a reader takes initialised memory only.
+fn zeroed(target: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    target.fill(MaybeUninit::new(0));
+    // SAFETY: every byte was just written.
+    unsafe { target.assume_init_mut() }
+}
