@@ -33,17 +33,17 @@ const MAX_FILE: u64 = 1 << 20;
 /// Scheme of a URI whose scheme and bucket are in `STORAGE_CONFIG`.
 const PLACEHOLDER: &str = "<scheme-placeholder>://";
 
-/// Kind of credentials.
+/// CredentialKind of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CredentialKind {
     S3,
     Gcs,
     Azure,
 }
 
-const KINDS: [Kind; 3] = [Kind::S3, Kind::Gcs, Kind::Azure];
+const KINDS: [CredentialKind; 3] = [CredentialKind::S3, CredentialKind::Gcs, CredentialKind::Azure];
 
-impl Kind {
+impl CredentialKind {
     /// Returns true if a Secret has a key of this kind.
     fn fits(self, values: &Values) -> bool {
         values.keys().any(|key| match self {
@@ -115,7 +115,7 @@ impl Access {
         KINDS.iter().filter_map(|kind| self.ambiguity(*kind)).collect()
     }
 
-    fn ambiguity(&self, kind: Kind) -> Option<String> {
+    fn ambiguity(&self, kind: CredentialKind) -> Option<String> {
         let fitting = |(name, values): (&String, &Values)| kind.fits(values).then(|| name.clone());
         match &self.secrets.iter().filter_map(fitting).collect::<Vec<_>>()[..] {
             [used, ignored, ..] => Some(format!(
@@ -127,7 +127,7 @@ impl Access {
     }
 
     /// Returns the first Secret, by name, with credentials of a kind.
-    pub(crate) fn secret(&self, kind: Kind) -> Option<&Values> {
+    pub(crate) fn secret(&self, kind: CredentialKind) -> Option<&Values> {
         self.secrets.values().find(|values| kind.fits(values))
     }
 
@@ -234,8 +234,8 @@ mod tests {
         fs::write(folder.path().join("a/binary"), [0xff]).unwrap();
         let access = Access::default().with_directory(folder.path()).unwrap();
         assert_eq!(access.secrets["b"], values(&[("AZ_CLIENT_ID", "secret")]));
-        assert_eq!(access.secret(Kind::Azure).unwrap()["AZ_CLIENT_ID"], "first");
-        assert_eq!(access.secret(Kind::S3), None);
+        assert_eq!(access.secret(CredentialKind::Azure).unwrap()["AZ_CLIENT_ID"], "first");
+        assert_eq!(access.secret(CredentialKind::S3), None);
         assert_eq!(access.ambiguities(), ["the Secrets a and b both have credentials of Azure; a is used"]);
         assert!(!format!("{access:?}").contains("first"), "{access:?}");
     }

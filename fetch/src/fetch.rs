@@ -43,7 +43,7 @@ pub async fn fetch(
 /// Fetches as [`fetch`] does, with credentials of `access`.
 ///
 /// # Errors
-/// As for [`fetch`].
+/// The same as [`fetch`].
 pub async fn fetch_as(
     access: &Access,
     uri: &str,

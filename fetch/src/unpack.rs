@@ -15,7 +15,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use self::entry::{Kind, inside};
+use self::entry::{EntryKind, inside};
 pub(crate) use self::layers::unpack_layers;
 use self::metered::Metered;
 use crate::error::FetchError;
@@ -63,11 +63,11 @@ fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError>
         let mut entry = archive.by_index(i).map_err(broken)?;
         let name = entry.name().map_err(broken)?.into_owned();
         let kind = if entry.is_symlink() {
-            Kind::Other
+            EntryKind::Other
         } else if entry.is_dir() {
-            Kind::Directory
+            EntryKind::Directory
         } else {
-            Kind::File
+            EntryKind::File
         };
         unpacker.write(&name, kind, &mut entry)?;
     }
@@ -88,15 +88,15 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
         allowance.lift();
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let kind = match entry.header().entry_type() {
-            tar::EntryType::Regular | tar::EntryType::Continuous => Kind::File,
-            tar::EntryType::Directory => Kind::Directory,
+            tar::EntryType::Regular | tar::EntryType::Continuous => EntryKind::File,
+            tar::EntryType::Directory => EntryKind::Directory,
             // Metadata of the next entry, which the library has already applied.
             tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {
                 unpacker.count()?;
                 allowance.set(MAX_TAR_HEADER);
                 continue;
             }
-            _ => Kind::Other,
+            _ => EntryKind::Other,
         };
         unpacker.write(&name, kind, &mut entry)?;
         allowance.set(MAX_TAR_HEADER);
@@ -105,7 +105,7 @@ fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), Fetc
 }
 
 impl Unpacker<'_> {
-    fn write(&mut self, name: &str, kind: Kind, data: &mut dyn Read) -> Result<(), FetchError> {
+    fn write(&mut self, name: &str, kind: EntryKind, data: &mut dyn Read) -> Result<(), FetchError> {
         let place = inside(name, kind).map_err(|reason| FetchError::Unsafe { entry: name.to_owned(), reason })?;
         self.count()?;
         if let Some(folder) = place.parent() {
@@ -113,9 +113,9 @@ impl Unpacker<'_> {
         }
         let path = self.target.join(place);
         match kind {
-            Kind::Directory => fs::create_dir_all(&path).map_err(FetchError::file(&path)),
-            Kind::File => self.write_file(&path, data),
-            Kind::Other => Ok(()),
+            EntryKind::Directory => fs::create_dir_all(&path).map_err(FetchError::file(&path)),
+            EntryKind::File => self.write_file(&path, data),
+            EntryKind::Other => Ok(()),
         }
     }
 

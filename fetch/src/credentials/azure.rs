@@ -1,6 +1,6 @@
 //! Settings of Azure Blob Storage.
 
-use super::{Access, Kind, Values, first};
+use super::{Access, CredentialKind, Values, first};
 
 /// Settings for the containers of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl AzureSettings {
     /// A clause with the name of the variable that is not valid.
     pub(crate) fn of(access: &Access) -> Result<Self, String> {
         let [parameters, entry] = access.storage_config()?;
-        let secret = access.secret(Kind::Azure).cloned().unwrap_or_default();
+        let secret = access.secret(CredentialKind::Azure).cloned().unwrap_or_default();
         let layers = [parameters, entry, secret, access.variables.clone()].map(|layer| canonical(&layer));
         Ok(Self {
             identity: layers.iter().find_map(of_layer).or_else(|| workload(&layers)).unwrap_or(AzureIdentity::Unknown),

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Access, Kind, first, read_text};
+use super::{Access, CredentialKind, first, read_text};
 
 /// Settings for the buckets of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn identity(access: &Access) -> Result<GcsIdentity, String> {
         let key = STANDARD.decode(encoded.trim()).ok().and_then(|key| String::from_utf8(key).ok());
         return key.map(GcsIdentity::ServiceAccount).ok_or_else(|| "base64_service_account is no Base64".to_owned());
     }
-    if let Some(key) = access.secret(Kind::Gcs).and_then(|values| values.get(KEY)) {
+    if let Some(key) = access.secret(CredentialKind::Gcs).and_then(|values| values.get(KEY)) {
         return Ok(GcsIdentity::ServiceAccount(key.clone()));
     }
     if let Some(path) = access.variable("GOOGLE_APPLICATION_CREDENTIALS") {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Access, Kind, Values, first, flag, ini, read_text};
+use super::{Access, CredentialKind, Values, first, flag, ini, read_text};
 use crate::web::Trust;
 
 /// Settings for the buckets of one service.
@@ -95,7 +95,7 @@ impl S3Settings {
     /// A clause with the name of the setting that is not valid.
     pub(crate) fn of(access: &Access) -> Result<Self, String> {
         let [parameters, entry] = access.storage_config()?;
-        let secret = access.secret(Kind::S3).cloned().unwrap_or_default();
+        let secret = access.secret(CredentialKind::S3).cloned().unwrap_or_default();
         let layers = [parameters, entry, secret, access.variables.clone(), profile(access)];
         let layers = layers.map(|layer| canonical(&layer));
         Ok(Self {

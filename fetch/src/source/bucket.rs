@@ -1,6 +1,7 @@
 //! `s3://`, `gs://` and Azure's `https://ACCOUNT.blob.core.windows.net/`: objects of a bucket, by a key or a prefix.
 
 mod connect;
+mod login;
 mod refusal;
 mod service;
 
@@ -11,8 +12,9 @@ use futures_util::StreamExt;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use self::connect::{Connection, Login};
-use self::refusal::{Cause, Subject};
+use self::connect::Connection;
+use self::login::Login;
+use self::refusal::{Cause, FailedRequest};
 use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
@@ -113,8 +115,8 @@ impl<'a> BucketStore<'a> {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn subject(&self, login: Login) -> Subject<'_> {
-        Subject { uri: &self.source.uri, bucket: &self.source.bucket, login }
+    fn subject(&self, login: Login) -> FailedRequest<'_> {
+        FailedRequest { uri: &self.source.uri, bucket: &self.source.bucket, login }
     }
 
     /// Lists the objects with one login, in the region that the service names if it is another one.

@@ -18,7 +18,7 @@ use reqwest::{Response, Url};
 
 pub(crate) use self::address::Address;
 use self::address::SCHEME;
-use self::refusal::{Access, Refusal};
+use self::refusal::{HubLogin, HubRefusal};
 use self::tree::{Entry, Revision};
 use super::located::{Locations, body, small};
 use crate::error::FetchError;
@@ -124,8 +124,8 @@ impl Hub {
         if matches!(response.status().as_u16(), 200 | 206) {
             return Ok(response);
         }
-        let access = if self.token.is_some() { Access::Token } else { Access::Anonymous };
-        let refusal = Refusal::of(&response);
+        let access = if self.token.is_some() { HubLogin::Token } else { HubLogin::Anonymous };
+        let refusal = HubRefusal::of(&response);
         let page = self.url(&[], &[]);
         Err(self.unavailable(refusal::sentence(&refusal, &self.address, page.as_str(), access)))
     }

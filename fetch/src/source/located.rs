@@ -21,7 +21,7 @@ impl Locations {
     /// failure there leads back to `url` itself.
     ///
     /// # Errors
-    /// As for [`WebClient::get`].
+    /// The same as [`WebClient::get`].
     pub(super) async fn get(
         &self,
         client: &WebClient,

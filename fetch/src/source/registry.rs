@@ -1,7 +1,7 @@
 //! Images and artifacts in OCI registries.
 //!
-//! Of an image (KServe's modelcar) the layers are fetched, and then the directory `/models` of their union is unpacked; of
-//! an artifact (ORAS) the files with a title. Manifest and blobs have the digests by which they are named.
+//! The layers of an image (a modelcar of KServe) are fetched, and the directory `/models` of their union is unpacked. An
+//! artifact (ORAS) gives the files with a title. Manifest and blobs have the digests by which they are named.
 
 mod authentication;
 mod challenge;

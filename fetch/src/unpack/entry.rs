@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     File,
     Directory,
     /// A link, device or socket, which no model needs.
@@ -16,8 +16,8 @@ pub(super) enum Kind {
 const MAX_DEPTH: usize = 64;
 
 /// Returns the path of an entry relative to the target. The error is the reason why the entry is not allowed.
-pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
-    if kind == Kind::Other {
+pub(super) fn inside(name: &str, kind: EntryKind) -> Result<PathBuf, &'static str> {
+    if kind == EntryKind::Other {
         return Err("which is neither a file nor a directory");
     }
     let mut path = PathBuf::new();
@@ -33,7 +33,7 @@ pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
     if path.components().count() > MAX_DEPTH {
         return Err("which lies more than 64 directories deep");
     }
-    if path.as_os_str().is_empty() && kind == Kind::File {
+    if path.as_os_str().is_empty() && kind == EntryKind::File {
         return Err("which has no name");
     }
     Ok(path)

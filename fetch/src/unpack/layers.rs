@@ -1,6 +1,6 @@
 //! Unpacks the layers of an image: the directory `/models` of their union, in which KServe's modelcars have the model.
 //!
-//! As in a container, later layers replace and remove files of earlier ones (whiteouts). Files outside of `/models` are
+//! Later layers replace and remove files of earlier ones (whiteouts). Files outside of `/models` are
 //! skipped. Links stay if they lead to a place inside `/models`; nothing is ever written through a link.
 
 mod entry;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-use self::entry::{Action, Kind, action};
+use self::entry::{Action, LayerEntryKind, action};
 use self::tree::Tree;
 use super::metered::Metered;
 use super::{MAX_TAR_HEADER, too_large};
@@ -76,7 +76,7 @@ impl Union<'_> {
             let mut entry = entry.map_err(broken)?;
             header.lift();
             apply_entry(&mut self.tree, &mut self.roots, &mut entry)?;
-            // What remains of a skipped file does not count as the header of the next one.
+            // The rest of a skipped file does not count as the header of the next one.
             io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
             header.set(MAX_TAR_HEADER);
         }
@@ -109,14 +109,14 @@ fn apply_entry(
     }
 }
 
-fn kind(entry: &tar::Entry<'_, impl Read>) -> Kind {
+fn kind(entry: &tar::Entry<'_, impl Read>) -> LayerEntryKind {
     let link = || entry.link_name_bytes().map(|to| String::from_utf8_lossy(&to).into_owned()).unwrap_or_default();
     match entry.header().entry_type() {
-        tar::EntryType::Regular | tar::EntryType::Continuous => Kind::File,
-        tar::EntryType::Directory => Kind::Directory,
-        tar::EntryType::Symlink => Kind::Symlink(link()),
-        tar::EntryType::Link => Kind::Hardlink(link()),
-        tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => Kind::Metadata,
-        _ => Kind::Other,
+        tar::EntryType::Regular | tar::EntryType::Continuous => LayerEntryKind::File,
+        tar::EntryType::Directory => LayerEntryKind::Directory,
+        tar::EntryType::Symlink => LayerEntryKind::Symlink(link()),
+        tar::EntryType::Link => LayerEntryKind::Hardlink(link()),
+        tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => LayerEntryKind::Metadata,
+        _ => LayerEntryKind::Other,
     }
 }

@@ -172,7 +172,7 @@ fn broken_archives_are_errors() {
 proptest! {
     #[test]
     fn every_path_is_inside_the_target(name in "[./\\\\ab]{0,12}") {
-        if let Ok(place) = inside(&name, Kind::File) {
+        if let Ok(place) = inside(&name, EntryKind::File) {
             prop_assert!(place.is_relative());
             prop_assert!(place.components().all(|part| matches!(part, std::path::Component::Normal(_))));
         }

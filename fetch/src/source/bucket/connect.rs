@@ -7,6 +7,7 @@ use object_store::azure::{AzureConfigKey as AzureKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey as GcsKey};
 use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
 
+use super::login::Login;
 use super::refusal::Cause;
 use super::service::Connector;
 use super::{BucketSource, Provider};
@@ -15,17 +16,6 @@ use crate::credentials::{
 };
 use crate::limits::Limits;
 use crate::web::{Trust, WebClient};
-
-/// A way to prove identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Login {
-    /// The credentials that the user or the cluster gave.
-    Given,
-    /// No credentials.
-    Anonymous,
-    /// The identity of the machine, which its metadata service proves.
-    Machine,
-}
 
 /// Settings of a bucket's service.
 pub(super) struct Connection {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::connect::Login;
+use super::login::Login;
 use crate::error::FetchError;
 use crate::store::StoreError;
 use crate::web::may_succeed_later;
@@ -44,8 +44,8 @@ pub(super) enum Cause {
     Other(String),
 }
 
-/// Object of a sentence about a failure.
-pub(super) struct Subject<'a> {
+/// A failed request, as a message describes it.
+pub(super) struct FailedRequest<'a> {
     pub(super) uri: &'a str,
     pub(super) bucket: &'a str,
     pub(super) login: Login,
@@ -131,7 +131,7 @@ impl Cause {
     }
 
     /// Returns the error of a read. An object that is gone or has another version was changed since the list.
-    pub(super) fn judge_read(self, subject: &Subject<'_>) -> StoreError {
+    pub(super) fn judge_read(self, subject: &FailedRequest<'_>) -> StoreError {
         match self.status() {
             Some(404 | 412 | 416) => StoreError::Changed,
             Some(_) | None => self.judge(subject),
@@ -139,7 +139,7 @@ impl Cause {
     }
 
     /// Returns the error of a request about the bucket.
-    pub(super) fn judge(self, subject: &Subject<'_>) -> StoreError {
+    pub(super) fn judge(self, subject: &FailedRequest<'_>) -> StoreError {
         let refusal = match self {
             Self::Refused(refusal) => refusal,
             Self::Unanswered(unanswered) => return StoreError::retry(unanswered.reason),
@@ -156,7 +156,7 @@ impl Cause {
     }
 }
 
-fn unavailable(subject: &Subject<'_>, reason: String) -> FetchError {
+fn unavailable(subject: &FailedRequest<'_>, reason: String) -> FetchError {
     FetchError::Unavailable { uri: subject.uri.to_owned(), reason }
 }
 
@@ -165,7 +165,7 @@ fn in_brackets(code: &str) -> String {
 }
 
 /// Returns what to do about a refusal.
-fn sentence(refusal: &Refusal, code: &str, subject: &Subject<'_>) -> String {
+fn sentence(refusal: &Refusal, code: &str, subject: &FailedRequest<'_>) -> String {
     let (status, bucket) = (refusal.status, subject.bucket);
     let shown = in_brackets(code);
     match (code, status) {
@@ -205,7 +205,7 @@ mod tests {
     fn judged(status: u16, code: &str, login: Login) -> String {
         let code = (!code.is_empty()).then(|| code.to_owned());
         let refusal = Refusal { status, code, region: None, after: Some(Duration::from_secs(9)) };
-        let subject = Subject { uri: "s3://b/k", bucket: "b", login };
+        let subject = FailedRequest { uri: "s3://b/k", bucket: "b", login };
         match Cause::Refused(refusal).judge(&subject) {
             StoreError::Retry { reason, after } => format!("retry after {after:?}: {reason}"),
             StoreError::Fatal(error) => error.to_string(),

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 /// A response that refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct HubRefusal {
     status: u16,
     /// Header `X-Error-Code`; empty if there is none.
     code: String,
@@ -20,7 +20,7 @@ pub(super) struct Refusal {
 
 /// The user's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum HubLogin {
     /// Requests have no token.
     Anonymous,
     /// Requests have the user's token.
@@ -36,7 +36,7 @@ const DISABLED: &str = "Access to this resource is disabled.";
 /// Header in which the Hub says when its limit on requests is renewed, as in `"api";r=0;t=55`.
 const RATE_LIMIT: &str = "ratelimit";
 
-impl Refusal {
+impl HubRefusal {
     pub(super) fn of(response: &Response) -> Self {
         let text = |name: &str| text(response.headers(), name).to_owned();
         Self { status: response.status().as_u16(), code: text("x-error-code"), message: text("x-error-message") }
@@ -69,13 +69,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 
 /// Returns the sentence that says why the Hub refused a request about a model and what to do. `page` is the model's page
 /// on the Hub, `file` the file that was requested.
-pub(super) fn sentence(refusal: &Refusal, address: &Address, page: &str, access: Access) -> String {
+pub(super) fn sentence(refusal: &HubRefusal, address: &Address, page: &str, access: HubLogin) -> String {
     let Address { revision, .. } = address;
     match (refusal.code.as_str(), refusal.status, access) {
-        ("GatedRepo", _, Access::Anonymous) => {
+        ("GatedRepo", _, HubLogin::Anonymous) => {
             format!("the model is gated: accept its licence at {page} and set HF_TOKEN")
         }
-        ("GatedRepo", _, Access::Token) => {
+        ("GatedRepo", _, HubLogin::Token) => {
             format!("the model is gated: accept its licence at {page} with the account of HF_TOKEN")
         }
         ("RevisionNotFound", _, _) => {
@@ -83,19 +83,19 @@ pub(super) fn sentence(refusal: &Refusal, address: &Address, page: &str, access:
         }
         ("EntryNotFound", _, _) => format!("a file is missing in the revision {revision}"),
         _ if refusal.message == DISABLED => "the Hub has disabled this model".to_owned(),
-        (_, 401, Access::Token) if refusal.message.starts_with(INVALID_TOKEN) => {
+        (_, 401, HubLogin::Token) if refusal.message.starts_with(INVALID_TOKEN) => {
             "the Hub does not accept the token: it expired or was revoked; create another one and set HF_TOKEN"
                 .to_owned()
         }
-        ("RepoNotFound", _, Access::Anonymous) | (_, 401, Access::Anonymous) => {
+        ("RepoNotFound", _, HubLogin::Anonymous) | (_, 401, HubLogin::Anonymous) => {
             "the Hub has no such model, or it is private: check the name, or set HF_TOKEN".to_owned()
         }
-        ("RepoNotFound", _, Access::Token) | (_, 401, Access::Token) => {
+        ("RepoNotFound", _, HubLogin::Token) | (_, 401, HubLogin::Token) => {
             "the Hub has no such model, or the token may not read it: check the name and the account of HF_TOKEN"
                 .to_owned()
         }
-        (_, 403, Access::Token) => "the token may not read this model: give it the permission to read".to_owned(),
-        (_, 403, Access::Anonymous) => "the Hub forbids anonymous requests: set HF_TOKEN".to_owned(),
+        (_, 403, HubLogin::Token) => "the token may not read this model: give it the permission to read".to_owned(),
+        (_, 403, HubLogin::Anonymous) => "the Hub forbids anonymous requests: set HF_TOKEN".to_owned(),
         (_, 404, _) => "the Hub answered 404: check the name and HF_ENDPOINT".to_owned(),
         (_, status, _) => format!("the Hub answered {status}"),
     }
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn each_refusal_says_what_to_do() {
         let address = Address { id: "a/b".to_owned(), revision: "v1".to_owned() };
-        let said = |status: u16, code: &str, message: &str, access: Access| {
+        let said = |status: u16, code: &str, message: &str, access: HubLogin| {
             let (code, message) = (code.to_owned(), message.to_owned());
-            let refusal = Refusal { status, code, message };
+            let refusal = HubRefusal { status, code, message };
             sentence(&refusal, &address, "https://hub/a/b", access)
         };
-        use Access::{Anonymous, Token};
+        use HubLogin::{Anonymous, Token};
         for (status, code, message, access, expected) in [
             (401, "GatedRepo", "", Anonymous, "accept its licence at https://hub/a/b and set HF_TOKEN"),
             (403, "GatedRepo", "", Token, "accept its licence at https://hub/a/b with the account of HF_TOKEN"),

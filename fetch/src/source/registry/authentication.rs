@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use super::challenge::{Challenge, parse};
-use super::docker_config::Login;
+use super::docker_config::RegistryCredential;
 use crate::source::located::small;
 use crate::store::StoreError;
 use crate::web::{WebClient, check_named_host, failure, unreachable};
@@ -21,7 +21,7 @@ const CLIENT_ID: &str = "weir";
 
 /// Authentication of one repository's requests.
 pub(super) struct Authentication {
-    login: Option<Login>,
+    login: Option<RegistryCredential>,
     repository: String,
     /// The last header that the registry accepted; `None` before the registry asked for one.
     current: Mutex<Option<HeaderValue>>,
@@ -49,7 +49,7 @@ struct Permission<'a> {
 }
 
 impl Authentication {
-    pub(super) fn new(login: Option<Login>, repository: &str) -> Self {
+    pub(super) fn new(login: Option<RegistryCredential>, repository: &str) -> Self {
         Self { login, repository: repository.to_owned(), current: Mutex::default() }
     }
 
@@ -82,14 +82,14 @@ impl Authentication {
         let challenges = refused.headers().get_all(header::WWW_AUTHENTICATE).iter();
         let challenge = parse(challenges.filter_map(|value| value.to_str().ok()));
         let value = match (challenge, &self.login) {
-            (_, Some(Login::Bearer(token))) => bearer(token),
+            (_, Some(RegistryCredential::Bearer(token))) => bearer(token),
             (Some(Challenge::Bearer { realm, service, scope }), login) => {
                 let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.repository));
                 let permission = Permission { service: service.as_deref().unwrap_or_default(), scope: &scope };
                 bearer(&token(client, refused.url(), &realm, login.as_ref(), &permission).await?)
             }
-            (Some(Challenge::Basic), Some(Login::Password { user, password })) => basic(user, password),
-            (Some(Challenge::Basic), None | Some(Login::Identity(_))) => {
+            (Some(Challenge::Basic), Some(RegistryCredential::Password { user, password })) => basic(user, password),
+            (Some(Challenge::Basic), None | Some(RegistryCredential::Identity(_))) => {
                 return Err(AuthError::Refused("asks for a user name and password"));
             }
             (None, _) => return Err(AuthError::Refused("offers no supported way to authenticate")),
@@ -108,7 +108,7 @@ async fn token(
     client: &WebClient,
     registry: &Url,
     realm: &str,
-    login: Option<&Login>,
+    login: Option<&RegistryCredential>,
     permission: &Permission<'_>,
 ) -> Result<String, AuthError> {
     let Ok(url) = registry.join(realm) else {
@@ -116,9 +116,11 @@ async fn token(
     };
     check_named_host(registry, &url).await.map_err(AuthError::Store)?;
     let response = match login {
-        Some(Login::Identity(identity)) => exchange(client, &url, identity, permission).await,
-        Some(Login::Password { user, password }) => ask(client, url, basic(user, password), permission).await,
-        Some(Login::Bearer(_)) | None => ask(client, url, None, permission).await,
+        Some(RegistryCredential::Identity(identity)) => exchange(client, &url, identity, permission).await,
+        Some(RegistryCredential::Password { user, password }) => {
+            ask(client, url, basic(user, password), permission).await
+        }
+        Some(RegistryCredential::Bearer(_)) | None => ask(client, url, None, permission).await,
     };
     let response = response.map_err(AuthError::Store)?;
     if let Some(error) = failure(&response) {

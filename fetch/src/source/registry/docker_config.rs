@@ -12,7 +12,7 @@ use crate::settings::Settings;
 
 /// A credential for a registry. It has no `Debug`, so that no message shows it.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum RegistryCredential {
     /// A user's name and password.
     Password {
         /// Name of the user.
@@ -58,7 +58,7 @@ const DOCKER_HUB_ENTRY: &str = "index.docker.io";
 ///
 /// # Errors
 /// A clause that says why the configuration cannot be used.
-pub(super) fn login(settings: &dyn Settings, reference: &Reference) -> Result<Option<Login>, String> {
+pub(super) fn login(settings: &dyn Settings, reference: &Reference) -> Result<Option<RegistryCredential>, String> {
     let text = settings.secret(".dockerconfigjson").or_else(|| settings.file(&file(settings)?));
     let Some(text) = text else {
         return Ok(None);
@@ -75,7 +75,7 @@ fn file(settings: &dyn Settings) -> Option<PathBuf> {
     Some(folder.or_else(|| Some(settings.home()?.join(".docker")))?.join("config.json"))
 }
 
-fn find(config: &DockerConfig, reference: &Reference) -> Result<Option<Login>, String> {
+fn find(config: &DockerConfig, reference: &Reference) -> Result<Option<RegistryCredential>, String> {
     let registry = &reference.registry;
     if let Some(helper) = config.helpers.iter().find(|(key, _)| covers(key, reference).is_some()) {
         return Err(needs_helper(registry, helper.1));
@@ -110,13 +110,13 @@ fn covers(key: &str, reference: &Reference) -> Option<usize> {
 }
 
 impl Entry {
-    fn login(&self, registry: &str) -> Result<Option<Login>, String> {
+    fn login(&self, registry: &str) -> Result<Option<RegistryCredential>, String> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(token) = given(&self.registrytoken) {
-            return Ok(Some(Login::Bearer(token)));
+            return Ok(Some(RegistryCredential::Bearer(token)));
         }
         if let Some(token) = given(&self.identitytoken) {
-            return Ok(Some(Login::Identity(token)));
+            return Ok(Some(RegistryCredential::Identity(token)));
         }
         if let Some(auth) = given(&self.auth) {
             let login = decode(&auth)
@@ -124,14 +124,14 @@ impl Entry {
             return login.map(Some);
         }
         let user = given(&self.username).zip(given(&self.password));
-        Ok(user.map(|(user, password)| Login::Password { user, password }))
+        Ok(user.map(|(user, password)| RegistryCredential::Password { user, password }))
     }
 }
 
-fn decode(auth: &str) -> Option<Login> {
+fn decode(auth: &str) -> Option<RegistryCredential> {
     let text = String::from_utf8(STANDARD.decode(auth.trim()).ok()?).ok()?;
     let (user, password) = text.split_once(':')?;
-    Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
+    Some(RegistryCredential::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
 }
 
 #[cfg(test)]
@@ -143,9 +143,9 @@ mod tests {
         let secrets = vec![(".dockerconfigjson", config.to_owned())];
         let login = login(&Fixed { secrets, ..Fixed::default() }, &Reference::parse(uri).unwrap())?;
         Ok(login.map(|login| match login {
-            Login::Password { user, password } => format!("{user}:{password}"),
-            Login::Identity(token) => format!("identity {token}"),
-            Login::Bearer(token) => format!("bearer {token}"),
+            RegistryCredential::Password { user, password } => format!("{user}:{password}"),
+            RegistryCredential::Identity(token) => format!("identity {token}"),
+            RegistryCredential::Bearer(token) => format!("bearer {token}"),
         }))
     }
 

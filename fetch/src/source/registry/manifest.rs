@@ -52,7 +52,7 @@ struct Platform {
     architecture: String,
 }
 
-/// What a manifest leads to.
+/// The content that a manifest lists.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Another manifest with this digest.

@@ -6,11 +6,11 @@ use super::reference::Reference;
 
 /// The user's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum RegistryLogin {
     /// Requests have no credential of the user.
     Anonymous,
     /// Requests have the user's credential.
-    Login,
+    Given,
 }
 
 /// Subject of a request.
@@ -37,8 +37,8 @@ struct Detail {
 const LOG_IN: &str = "put credentials into Docker's config.json (docker login) or a Secret of the type \
                       kubernetes.io/dockerconfigjson";
 
-pub(super) fn access(is_anonymous: bool) -> Access {
-    if is_anonymous { Access::Anonymous } else { Access::Login }
+pub(super) fn access(is_anonymous: bool) -> RegistryLogin {
+    if is_anonymous { RegistryLogin::Anonymous } else { RegistryLogin::Given }
 }
 
 /// Returns the code of the first error in a refusal's body; empty if there is none.
@@ -48,11 +48,13 @@ pub(super) fn code(body: &[u8]) -> String {
 }
 
 /// Returns the sentence about a failed authentication. `reason` says what the registry does.
-pub(super) fn login(reference: &Reference, reason: &str, access: Access) -> String {
+pub(super) fn login(reference: &Reference, reason: &str, access: RegistryLogin) -> String {
     let Reference { registry, repository, .. } = reference;
     match access {
-        Access::Anonymous => format!("{registry} has no public repository {repository}: check the name, or {LOG_IN}"),
-        Access::Login => format!("the registry {registry} {reason}: log in again (docker login {registry})"),
+        RegistryLogin::Anonymous => {
+            format!("{registry} has no public repository {repository}: check the name, or {LOG_IN}")
+        }
+        RegistryLogin::Given => format!("the registry {registry} {reason}: log in again (docker login {registry})"),
     }
 }
 
@@ -62,7 +64,7 @@ pub(super) fn sentence(
     code: &str,
     reference: &Reference,
     subject: &Subject<'_>,
-    access: Access,
+    access: RegistryLogin,
 ) -> String {
     let Reference { registry, repository, .. } = reference;
     match (code, status, subject, access) {
@@ -73,12 +75,12 @@ pub(super) fn sentence(
         (_, 404, Subject::Blob(digest), _) => {
             format!("{registry} has the manifest, but not its blob {digest}: push the image again")
         }
-        (_, 401 | 403, _, Access::Anonymous) => login(reference, "", Access::Anonymous),
-        (_, 401, _, Access::Login) => {
+        (_, 401 | 403, _, RegistryLogin::Anonymous) => login(reference, "", RegistryLogin::Anonymous),
+        (_, 401, _, RegistryLogin::Given) => {
             let reason = format!("does not accept the credentials, or they may not pull {repository}");
-            login(reference, &reason, Access::Login)
+            login(reference, &reason, RegistryLogin::Given)
         }
-        (_, 403, _, Access::Login) => {
+        (_, 403, _, RegistryLogin::Given) => {
             format!(
                 "the user of the credentials for {registry} may not pull {repository}: grant the permission to pull"
             )
@@ -96,19 +98,31 @@ mod tests {
         let reference = Reference::parse("oci://ghcr.io/a/b:v1").unwrap();
         let (manifest, blob) = (Subject::Manifest("v1"), Subject::Blob("sha256:ab"));
         for (status, code, subject, access, expected) in [
-            (404, "NAME_UNKNOWN", manifest, Access::Login, "ghcr.io has no repository a/b: check the name"),
-            (404, "MANIFEST_UNKNOWN", manifest, Access::Login, "a/b of ghcr.io has no image v1: check the tag"),
-            (404, "BLOB_UNKNOWN", blob, Access::Login, "not its blob sha256:ab: push the image again"),
-            (401, "UNAUTHORIZED", manifest, Access::Anonymous, "no public repository a/b: check the name, or put"),
-            (403, "DENIED", manifest, Access::Anonymous, "no public repository a/b"),
-            (401, "UNAUTHORIZED", blob, Access::Login, "or they may not pull a/b: log in again (docker login ghcr.io)"),
-            (403, "DENIED", manifest, Access::Login, "may not pull a/b: grant the permission to pull"),
-            (418, "", blob, Access::Login, "ghcr.io answered 418"),
+            (404, "NAME_UNKNOWN", manifest, RegistryLogin::Given, "ghcr.io has no repository a/b: check the name"),
+            (404, "MANIFEST_UNKNOWN", manifest, RegistryLogin::Given, "a/b of ghcr.io has no image v1: check the tag"),
+            (404, "BLOB_UNKNOWN", blob, RegistryLogin::Given, "not its blob sha256:ab: push the image again"),
+            (
+                401,
+                "UNAUTHORIZED",
+                manifest,
+                RegistryLogin::Anonymous,
+                "no public repository a/b: check the name, or put",
+            ),
+            (403, "DENIED", manifest, RegistryLogin::Anonymous, "no public repository a/b"),
+            (
+                401,
+                "UNAUTHORIZED",
+                blob,
+                RegistryLogin::Given,
+                "or they may not pull a/b: log in again (docker login ghcr.io)",
+            ),
+            (403, "DENIED", manifest, RegistryLogin::Given, "may not pull a/b: grant the permission to pull"),
+            (418, "", blob, RegistryLogin::Given, "ghcr.io answered 418"),
         ] {
             let sentence = sentence(status, code, &reference, &subject, access);
             assert!(sentence.contains(expected), "{status} {code}: {sentence}");
         }
-        let again = login(&reference, "does not accept the credentials", Access::Login);
+        let again = login(&reference, "does not accept the credentials", RegistryLogin::Given);
         assert_eq!(again, "the registry ghcr.io does not accept the credentials: log in again (docker login ghcr.io)");
     }
 

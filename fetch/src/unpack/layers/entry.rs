@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LayerEntryKind {
     File,
     Directory,
     /// A symbolic link with this text.
@@ -57,8 +57,8 @@ const AUFS: &str = ".wh..wh.";
 const MAX_DEPTH: usize = 64;
 
 /// Returns the effect of an entry. The error is the reason why the entry is not allowed.
-pub(super) fn action(name: &str, kind: &Kind) -> Result<Action, &'static str> {
-    if *kind == Kind::Metadata {
+pub(super) fn action(name: &str, kind: &LayerEntryKind) -> Result<Action, &'static str> {
+    if *kind == LayerEntryKind::Metadata {
         return Ok(Action::Skip(None));
     }
     let parts = parts(name)?;
@@ -69,19 +69,19 @@ pub(super) fn action(name: &str, kind: &Kind) -> Result<Action, &'static str> {
     let Some(place) = in_models(&parts) else {
         return Ok(Action::Skip(parts.first().map(|part| (*part).to_owned())));
     };
-    if place.as_os_str().is_empty() && *kind != Kind::Directory {
+    if place.as_os_str().is_empty() && *kind != LayerEntryKind::Directory {
         return Err("which is not a directory, but has to hold the model");
     }
     match kind {
-        Kind::File => Ok(Action::File(place)),
-        Kind::Directory => Ok(Action::Directory(place)),
-        Kind::Symlink(to) => Ok(Action::Symlink { to: link(&place, to)?, place }),
-        Kind::Hardlink(to) => {
+        LayerEntryKind::File => Ok(Action::File(place)),
+        LayerEntryKind::Directory => Ok(Action::Directory(place)),
+        LayerEntryKind::Symlink(to) => Ok(Action::Symlink { to: link(&place, to)?, place }),
+        LayerEntryKind::Hardlink(to) => {
             let to = self::parts(to).ok().and_then(|parts| in_models(&parts));
             let to = to.ok_or("which is a link to a file outside of /models")?;
             Ok(Action::Hardlink { place, to })
         }
-        Kind::Metadata | Kind::Other => Err("which is neither a file, a directory nor a link"),
+        LayerEntryKind::Metadata | LayerEntryKind::Other => Err("which is neither a file, a directory nor a link"),
     }
 }
 
@@ -135,7 +135,7 @@ fn link(place: &Path, to: &str) -> Result<PathBuf, &'static str> {
     const LEAVES: &str = "which is a link that leaves /models";
     let folder = place.parent().unwrap_or(Path::new(""));
     let to = Path::new(to);
-    // Where the link leads if no part of the path is a link; the complete tree is checked again.
+    // Target of the link if no part of the path is a link; the complete tree is checked again.
     let mut reached: Vec<_> = if to.is_absolute() { Vec::new() } else { folder.iter().collect() };
     let (mut is_below_root, mut climbed) = (!to.is_absolute(), false);
     for part in to.components() {
@@ -167,12 +167,12 @@ fn link(place: &Path, to: &str) -> Result<PathBuf, &'static str> {
 mod tests {
     use super::*;
 
-    fn of(name: &str, kind: &Kind) -> Result<Action, &'static str> {
+    fn of(name: &str, kind: &LayerEntryKind) -> Result<Action, &'static str> {
         action(name, kind)
     }
 
     fn symlink(name: &str, to: &str) -> Result<String, &'static str> {
-        match action(name, &Kind::Symlink(to.to_owned()))? {
+        match action(name, &LayerEntryKind::Symlink(to.to_owned()))? {
             Action::Symlink { to, .. } => Ok(to.display().to_string()),
             other => panic!("{other:?}"),
         }
@@ -181,21 +181,21 @@ mod tests {
     #[test]
     fn entries_below_models_are_taken() {
         for name in ["models/a/b", "./models/a/b", "/models/a/b", "models//a/./b"] {
-            assert_eq!(of(name, &Kind::File), Ok(Action::File("a/b".into())), "{name}");
+            assert_eq!(of(name, &LayerEntryKind::File), Ok(Action::File("a/b".into())), "{name}");
         }
-        assert_eq!(of("models/", &Kind::Directory), Ok(Action::Directory("".into())));
+        assert_eq!(of("models/", &LayerEntryKind::Directory), Ok(Action::Directory("".into())));
         for (name, root) in [("etc/passwd", "etc"), ("modelsx/a", "modelsx"), ("bin", "bin")] {
-            assert_eq!(of(name, &Kind::File), Ok(Action::Skip(Some(root.to_owned()))), "{name}");
-            assert_eq!(of(name, &Kind::Other), Ok(Action::Skip(Some(root.to_owned()))), "{name}");
+            assert_eq!(of(name, &LayerEntryKind::File), Ok(Action::Skip(Some(root.to_owned()))), "{name}");
+            assert_eq!(of(name, &LayerEntryKind::Other), Ok(Action::Skip(Some(root.to_owned()))), "{name}");
         }
-        assert_eq!(of("models/a", &Kind::Metadata), Ok(Action::Skip(None)));
-        assert_eq!(of("models/../etc/x", &Kind::File), Err("which leads out of the directory"));
-        assert_eq!(of("models/null", &Kind::Other), Err("which is neither a file, a directory nor a link"));
+        assert_eq!(of("models/a", &LayerEntryKind::Metadata), Ok(Action::Skip(None)));
+        assert_eq!(of("models/../etc/x", &LayerEntryKind::File), Err("which leads out of the directory"));
+        assert_eq!(of("models/null", &LayerEntryKind::Other), Err("which is neither a file, a directory nor a link"));
         let not_a_directory = Err("which is not a directory, but has to hold the model");
-        assert_eq!(of("models", &Kind::File), not_a_directory);
-        assert_eq!(of("models", &Kind::Symlink("data".to_owned())), not_a_directory);
+        assert_eq!(of("models", &LayerEntryKind::File), not_a_directory);
+        assert_eq!(of("models", &LayerEntryKind::Symlink("data".to_owned())), not_a_directory);
         let deep = format!("models/{}", "a/".repeat(64));
-        assert_eq!(of(&deep, &Kind::File), Err("which lies more than 64 directories deep"));
+        assert_eq!(of(&deep, &LayerEntryKind::File), Err("which lies more than 64 directories deep"));
     }
 
     #[test]
@@ -210,10 +210,10 @@ mod tests {
             ("etc/.wh..wh..opq", Action::Skip(None)),
             ("models/.wh..wh.plnk", Action::Skip(None)),
         ] {
-            assert_eq!(of(name, &Kind::File), Ok(expected), "{name}");
+            assert_eq!(of(name, &LayerEntryKind::File), Ok(expected), "{name}");
         }
         for name in ["models/a/.wh.", "models/a/.wh..", "models/a/.wh..."] {
-            assert_eq!(of(name, &Kind::File), Err("which removes no file of its directory"), "{name}");
+            assert_eq!(of(name, &LayerEntryKind::File), Err("which removes no file of its directory"), "{name}");
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         ] {
             assert_eq!(symlink(name, to), Err("which is a link that leaves /models"), "{name} {to}");
         }
-        let hard = |to: &str| of("models/a", &Kind::Hardlink(to.to_owned()));
+        let hard = |to: &str| of("models/a", &LayerEntryKind::Hardlink(to.to_owned()));
         assert_eq!(hard("models/b"), Ok(Action::Hardlink { place: "a".into(), to: "b".into() }));
         assert_eq!(hard("/models/b"), Ok(Action::Hardlink { place: "a".into(), to: "b".into() }));
         for to in ["etc/passwd", "../etc/passwd", "/etc/passwd", ""] {
