@@ -49,7 +49,7 @@ enum Code {
     /// A TorchScript module, which this value owns.
     Script(*mut RawModule),
     /// A program of torch.export.
-    Exported(Exported),
+    Exported(Box<Exported>),
 }
 
 impl Drop for Code {
@@ -88,7 +88,7 @@ impl Module {
             arguments: exported.arguments(),
             writes: SelfWrites::Nothing,
             returned: exported.returned(),
-            code: Code::Exported(exported),
+            code: Code::Exported(Box::new(exported)),
         })
     }
 
