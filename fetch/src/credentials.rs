@@ -33,7 +33,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// Scheme of a URI whose scheme and bucket are in `STORAGE_CONFIG`.
 const PLACEHOLDER: &str = "<scheme-placeholder>://";
 
-/// CredentialKind of credentials.
+/// Service for which credentials are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialKind {
     S3,

@@ -40,11 +40,11 @@ impl Settings for Access {
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fixed {
-    /// Environment variables.
+    /// Environment variables by name.
     pub(crate) variables: Vec<(&'static str, String)>,
     /// Keys in the credentials directory.
     pub(crate) secrets: Vec<(&'static str, String)>,
-    /// Files by path.
+    /// Texts of files by path.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 

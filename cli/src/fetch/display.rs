@@ -65,7 +65,7 @@ impl Display {
         }
     }
 
-    /// Removes the bar.
+    /// Removes the progress bar from the terminal.
     pub(super) fn clear(&self) {
         if self.output == Output::Terminal {
             let _ = io::stderr().write_all(CLEAR.as_bytes());

@@ -12,7 +12,7 @@ pub(crate) struct AzureSettings {
     pub(crate) authority: Option<String>,
 }
 
-/// Proof of identity.
+/// Proof of identity for Azure.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum AzureIdentity {
     /// The key of the account.
@@ -28,7 +28,7 @@ pub(crate) enum AzureIdentity {
 }
 
 impl std::fmt::Debug for AzureIdentity {
-    /// Shows no secret.
+    /// Shows the kind of proof without its secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::AccessKey(_) => "AccessKey",

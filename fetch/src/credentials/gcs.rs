@@ -13,7 +13,7 @@ pub(crate) struct GcsSettings {
     pub(crate) endpoint: Option<String>,
 }
 
-/// Proof of identity.
+/// Proof of identity for Google Cloud Storage.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum GcsIdentity {
     /// Requests carry no token.
@@ -27,7 +27,7 @@ pub(crate) enum GcsIdentity {
 }
 
 impl std::fmt::Debug for GcsIdentity {
-    /// Shows no secret.
+    /// Shows the kind of proof without its secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Anonymous => "Anonymous",

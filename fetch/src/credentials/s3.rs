@@ -28,12 +28,12 @@ pub(crate) enum S3Style {
     VirtualHost,
 }
 
-/// Proof of identity.
+/// Proof of identity for S3.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum S3Identity {
     /// Requests are not signed.
     Anonymous,
-    /// An access key.
+    /// An access key with its secret.
     Keys { id: String, secret: String, token: Option<String> },
     /// The token of a ServiceAccount, exchanged for a role (IRSA).
     WebIdentity { file: String, role: String, session: Option<String> },
@@ -46,7 +46,7 @@ pub(crate) enum S3Identity {
 }
 
 impl std::fmt::Debug for S3Identity {
-    /// Shows no secret.
+    /// Shows the kind of proof without its secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Anonymous => "Anonymous",

@@ -11,15 +11,15 @@ use crate::settings::Fixed;
 
 /// A server on this machine.
 pub(crate) struct TestServer {
-    /// Host and port.
+    /// Host and port of the server.
     pub(crate) address: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-/// A request.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Path and query.
+    /// Path and query of the request.
     pub(crate) target: String,
     /// Names in lower case, and values.
     headers: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) body: String,
 }
 
-/// A response.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,
@@ -106,7 +106,7 @@ impl Reply {
         self
     }
 
-    /// Adds a header.
+    /// Adds a header to the response.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self

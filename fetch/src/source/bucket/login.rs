@@ -5,7 +5,7 @@
 pub(super) enum Login {
     /// The credentials that the user or the cluster gave.
     Given,
-    /// No credentials.
+    /// The bucket is read without credentials.
     Anonymous,
     /// The identity of the machine, which its metadata service proves.
     Machine,

@@ -3,7 +3,7 @@
 /// A model on the Hub, and a revision of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// `ORG/NAME`.
+    /// Repository of the model: `ORG/NAME`.
     pub(crate) id: String,
     /// Branch, tag or commit.
     pub(crate) revision: String,

@@ -18,7 +18,7 @@ pub(super) struct HubRefusal {
     message: String,
 }
 
-/// The user's authentication.
+/// The user's authentication at the Hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HubLogin {
     /// Requests have no token.

@@ -29,7 +29,7 @@ pub(super) struct Authentication {
 
 /// Error of an authentication.
 pub(super) enum AuthError {
-    /// A request failed.
+    /// A request for a token failed.
     Store(StoreError),
     /// A clause that says why there is no token.
     Refused(&'static str),
@@ -64,8 +64,8 @@ impl Authentication {
         current.map(|value| (header::AUTHORIZATION, value)).into_iter().collect()
     }
 
-    /// Obtains another header after the registry refused a request with `used`, by the ways that it offered. Of several
-    /// requests that are refused at the same time, only one obtains a token.
+    /// Obtains another header after the registry refused a request with `used`, by the ways that it offered. If several
+    /// requests are refused at the same time, only one obtains a token.
     ///
     /// # Errors
     /// [`AuthError`] if there is no other header.
@@ -103,7 +103,7 @@ impl Authentication {
     }
 }
 
-/// Requests a token.
+/// Requests a token from the token server.
 async fn token(
     client: &WebClient,
     registry: &Url,

@@ -57,7 +57,7 @@ struct Platform {
 pub(super) enum Next {
     /// Another manifest with this digest.
     Manifest(Digest),
-    /// Blobs.
+    /// Blobs of an image or artifact.
     Objects(Vec<Object>),
 }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::reference::Reference;
 
-/// The user's authentication.
+/// The user's authentication at the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistryLogin {
     /// Requests have no credential of the user.

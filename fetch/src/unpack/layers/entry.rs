@@ -24,7 +24,7 @@ pub(super) enum Action {
     Skip(Option<String>),
     Directory(PathBuf),
     File(PathBuf),
-    /// A symbolic link.
+    /// A symbolic link of a layer.
     Symlink {
         place: PathBuf,
         /// Text of the link, relative to its directory.
