@@ -16,6 +16,8 @@ Examples:
     weir fetch s3://bucket/models/digits /mnt/models
     AWS_ENDPOINT_URL=https://minio.example.com:9000 weir fetch s3://bucket/digits /mnt/models
     weir fetch gs://kfserving-examples/models/sklearn/1.0/model /mnt/models
+    weir fetch hf://ORG/NAME:REVISION /mnt/models
+    weir fetch oci://ghcr.io/ORG/NAME:TAG /mnt/models
     weir fetch https://ACCOUNT.blob.core.windows.net/CONTAINER/digits /mnt/models
 
 Credentials come from the directory of --credentials, then from the usual variables and files:
@@ -24,6 +26,8 @@ Credentials come from the directory of --credentials, then from the usual variab
     gs      GOOGLE_APPLICATION_CREDENTIALS, or the file of `gcloud auth application-default login`
     Azure   AZURE_STORAGE_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, AZURE_CLIENT_ID
             and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE
+    hf      HF_TOKEN, or the token of `hf auth login`; HF_ENDPOINT
+    oci     ~/.docker/config.json, or that of DOCKER_CONFIG; WEIR_OCI_INSECURE
 Without any, public buckets are read, then those that the machine's own identity may read. HTTPS_PROXY,
 NO_PROXY and SSL_CERT_FILE apply to all. docs/storage.md has every form.
 
@@ -33,7 +37,8 @@ Exit codes: 0 success, 1 the download failed, 2 the URI is not supported.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct FetchArgs {
-    /// URI of a file, an archive, or a prefix of a bucket: https://, http://, s3:// or gs://.
+    /// URI of a file, an archive, a prefix of a bucket, a model of a hub or an image: https://, http://,
+    /// s3://, gs://, hf:// or oci://.
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
 

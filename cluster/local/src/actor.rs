@@ -165,7 +165,7 @@ impl Actor {
         self.changed.insert(name.service().clone());
         let revision = Arc::make_mut(revision);
         match event {
-            Event::Changed(_, replica) => self.supervisor.update(revision, replica),
+            Event::Changed(_, replica) => self.supervisor.update(revision, *replica),
             Event::Ended(_, replica) => self.supervisor.forget(revision, &replica),
         }
     }

@@ -43,7 +43,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The replica's state has changed to this one.
-    Changed(RevisionName, Replica),
+    Changed(RevisionName, Box<Replica>),
     /// The replica has ended for good.
     Ended(RevisionName, Arc<str>),
 }
@@ -456,7 +456,7 @@ impl Task {
         self.replica.restarts = self.lifecycle.restarts();
         if self.published.as_ref() != Some(&self.replica) {
             self.published = Some(self.replica.clone());
-            let changed = Event::Changed(self.revision.clone(), self.replica.clone());
+            let changed = Event::Changed(self.revision.clone(), Box::new(self.replica.clone()));
             // An error means that the cluster is gone, as in `run`.
             let _ = self.events.send(changed).await;
         }
