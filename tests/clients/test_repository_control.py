@@ -496,8 +496,8 @@ def test_repository_with_a_url_for_a_path_is_refused_with_a_remedy(tmp_path):
 @pytest.mark.parametrize("files, advice", [
     (["a.pt", "b.pt"], "give each model its own directory, such as a/model.pt"),
     (["net.pt"], "rename net.pt to model.pt"),
-    (["net.onnx", "README.md"], "put a TorchScript file there as model.pt"),
-    (["net/weights.safetensors"], "put a TorchScript file there as model.pt"),
+    (["net.onnx", "README.md"], "put a file of torch.export.save there as model.pt2 or of TorchScript as model.pt"),
+    (["net/weights.safetensors"], "put a file of torch.export.save there as model.pt2 or of TorchScript as model.pt"),
 ])
 def test_folder_of_model_files_is_refused_with_a_remedy(tmp_path, files, advice):
     from server import Server

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-Pods of a service with a storageUri of these schemes run this in an init container. Sixteen ranges are
-read at once, and the next run resumes an interrupted download at the byte. Nothing outside the
-directory is written.
+Pods of a service with a storageUri of these schemes run this in an init container. Sixteen
+ranges are read at once, and the next run resumes an interrupted download at the byte. Nothing
+outside the directory is written.
 
 A URI that names one object or file stores it under its own name; a single archive (.zip, .tar,
 .tar.gz, .tgz) is unpacked. A URI that names a prefix of a bucket stores all objects below it.
@@ -28,8 +28,8 @@ Credentials come from the directory of --credentials, then from the usual variab
             and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE
     hf      HF_TOKEN, or the token of `hf auth login`; HF_ENDPOINT
     oci     ~/.docker/config.json, or that of DOCKER_CONFIG; WEIR_OCI_INSECURE
-Without any, public buckets are read, then those that the machine's own identity may read. HTTPS_PROXY,
-NO_PROXY and SSL_CERT_FILE apply to all. docs/storage.md has every form.
+Without any, public buckets are read, then those that the machine's own identity may read.
+HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE apply to all. docs/storage.md has every form.
 
 Exit codes: 0 success, 1 the download failed, 2 the URI is not supported.";
 

@@ -47,7 +47,10 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     for path in &options.paths {
         match layout::detect_repository(path)? {
             PathContents::Model(layout) => add(&mut catalog, single(path, layout, options)?),
-            PathContents::Directory => list_directory(&mut catalog, path)?,
+            PathContents::Directory => match only_file(path, options) {
+                Some(file) => add(&mut catalog, single(&file, Layout::File, options)?),
+                None => list_directory(&mut catalog, path)?,
+            },
         }
     }
     apply_model_name(&mut catalog, options);
@@ -77,6 +80,15 @@ pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<()
             found.next().map_or(Ok(()), Err)
         }
     }
+}
+
+/// Returns the only file of a repository path if it looks like a model and `--model-name` says that the path holds one.
+/// A download of one object of a bucket, whose name need not be `model.pt`, leaves such a directory.
+fn only_file(path: &Path, options: &ScanOptions) -> Option<PathBuf> {
+    let (Some(_), [_]) = (&options.model_name, &options.paths[..]) else {
+        return None;
+    };
+    no_model::only_file(path)
 }
 
 /// Returns the model of a repository path that is a model itself, not a directory of models. The model answers to

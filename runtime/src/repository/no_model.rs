@@ -2,7 +2,7 @@
 //! needs.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::layout::{self, BARE_FILE, Child, EXPORTED_FILE};
 use super::versions;
@@ -39,6 +39,17 @@ pub(super) fn sentence(directory: &Path) -> Result<String, String> {
 pub(super) fn misplaced(directory: &Path) -> Option<String> {
     let holds_model = entries(directory).ok()?.iter().any(|entry| is_model(entry));
     holds_model.then(|| sentence(directory).ok())?
+}
+
+/// Returns the path of a directory's only file if it looks like one of PyTorch's models; `None` if the directory holds
+/// anything else that is not hidden.
+pub(super) fn only_file(directory: &Path) -> Option<PathBuf> {
+    let mut visible = layout::children(directory).ok()?.into_iter().filter(|child| !child.is_hidden());
+    let (only, None) = (visible.next()?, visible.next()) else {
+        return None;
+    };
+    let is_model = only.path.is_file() && is_torch(&shown_name(&only));
+    is_model.then_some(only.path)
 }
 
 /// Returns the entries of a directory and of its directories, as relative paths.
@@ -148,6 +159,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_file_counts_as_the_model_only_if_nothing_is_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let only = || only_file(folder.path());
+        fs::create_dir(folder.path().join(".weir-fetch")).unwrap();
+        assert_eq!(only(), None);
+        fs::write(folder.path().join("resnet50.pt"), "").unwrap();
+        assert_eq!(only(), Some(folder.path().join("resnet50.pt")));
+        fs::write(folder.path().join("README.md"), "").unwrap();
+        assert_eq!(only(), None);
+    }
 
     fn said(files: &[&str]) -> String {
         let folder = tempfile::tempdir().unwrap();
