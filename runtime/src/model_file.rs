@@ -33,10 +33,10 @@ pub fn format(path: &Path) -> Result<ModelFormat, String> {
     examine(path).map_err(|reason| sentence(path, &reason))
 }
 
-/// Refuses a file that cannot be served, like [`format`].
+/// Refuses a file that cannot be served, like [`format()`].
 ///
 /// # Errors
-/// The same as for [`format`].
+/// The same as for [`format()`].
 pub fn check(path: &Path) -> Result<(), String> {
     format(path).map(drop)
 }
