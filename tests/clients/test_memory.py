@@ -326,6 +326,7 @@ def test_unloaded_models_release_their_memory(tmp_path) -> None:
     for model in models:
         assert server.call("POST", f"/v2/repository/models/{model}/unload").status == 200
     given_back = lambda: server.allocated_bytes() - before < taken // 2  # noqa: E731
-    wait_until(given_back, 20, "the memory of unloaded models is released")
+    # Other tests on the machine may delay the release.
+    wait_until(given_back, 60, "the memory of unloaded models is released")
     assert server.infer("add_sub", wire.add_sub()).status == 200
     server.stop()

@@ -263,7 +263,7 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
         plan: Arc::clone(plan),
         runner: runner.clone(),
         peak_memory: PeakMemory::default(),
-        _trim: TrimWhenDropped,
+        trim: TrimWhenDropped::default(),
     }
 }
 

@@ -32,12 +32,12 @@ pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     pub(crate) runner: Runner,
     pub(crate) peak_memory: PeakMemory,
-    pub(crate) _trim: TrimWhenDropped,
+    pub(crate) trim: TrimWhenDropped,
 }
 
 impl Drop for TorchInstance {
     fn drop(&mut self) {
-        startup::return_what_is_freed();
+        self.trim.begin();
     }
 }
 
@@ -75,7 +75,7 @@ impl Instance for TorchInstance {
                 plan: Arc::clone(&self.plan),
                 runner,
                 peak_memory: PeakMemory::default(),
-                _trim: TrimWhenDropped,
+                trim: TrimWhenDropped::default(),
             })
         }))
     }

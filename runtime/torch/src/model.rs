@@ -12,7 +12,7 @@ use crate::peak_memory::PeakMemory;
 use crate::runner::Runner;
 use crate::sandbox::{self, Sandbox};
 use crate::settings::Settings;
-use crate::startup::{self, TrimWhenDropped};
+use crate::startup::TrimWhenDropped;
 use crate::weights::Weights;
 use crate::{infer, op_libraries, plan, process};
 
@@ -65,7 +65,7 @@ impl Backend for TorchBackend {
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
         // Dropped after the weights, also if the load fails.
-        let trim = TrimWhenDropped;
+        let trim = TrimWhenDropped::default();
         let weights = Weights::load(source, &settings)?;
         let runner = plan::runner(&settings, weights.on(first)?, first)?;
         warn_in_training(source, &runner);
@@ -81,7 +81,7 @@ impl Backend for TorchBackend {
             settings,
             warm_up: verdict.warm_up.into(),
             limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
-            _trim: trim,
+            trim: trim,
         }))
     }
 
@@ -98,12 +98,12 @@ struct TorchModel {
     settings: Settings,
     warm_up: Arc<[WarmUpInput]>,
     limitation: Option<String>,
-    _trim: TrimWhenDropped,
+    trim: TrimWhenDropped,
 }
 
 impl Drop for TorchModel {
     fn drop(&mut self) {
-        startup::return_what_is_freed();
+        self.trim.begin();
     }
 }
 
@@ -128,7 +128,7 @@ impl Model for TorchModel {
             plan: Arc::clone(&self.plan),
             runner: plan::runner(&self.settings, self.weights.for_instance(device)?, device)?,
             peak_memory: PeakMemory::default(),
-            _trim: TrimWhenDropped,
+            trim: TrimWhenDropped::default(),
         }))
     }
 }

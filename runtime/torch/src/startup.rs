@@ -7,6 +7,8 @@
 #![expect(unsafe_code, reason = "advises the kernel about a mapping, and trims the C library's heap")]
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::heap_limits::{GROWTH, TRIM_THRESHOLD};
 
@@ -30,31 +32,51 @@ pub(crate) fn release_memory() {
     trim_heap();
 }
 
+/// Number of models and instances that are being dropped. The lock also orders the settings of the C library's heap.
+static DROPS: Mutex<usize> = Mutex::new(0);
+
 /// Returns the free memory of the C library's heap to the system, which takes a tenth of a millisecond per megabyte.
 pub(crate) fn trim_heap() {
-    // SAFETY: both functions may be called at any time, from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD);
-    }
-}
-
-/// Makes the C library return memory that becomes free at the end of any heap at once, until the next [`trim_heap`].
-/// `trim_heap` alone does so only for the first thread's heap; each other heap could keep 64 MiB.
-pub(crate) fn return_what_is_freed() {
     // SAFETY: the function may be called at any time, from any thread.
-    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, GROWTH) };
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// Trims the heap when it is dropped. It is the last field of structs that hold a module, whose weights are free by
 /// then. Otherwise the C library would keep an unloaded model's memory, except blocks of 32 MiB and more.
-#[derive(Debug)]
-pub(crate) struct TrimWhenDropped;
+#[derive(Debug, Default)]
+pub(crate) struct TrimWhenDropped {
+    begun: AtomicBool,
+}
+
+impl TrimWhenDropped {
+    /// Makes the C library return memory that becomes free at the end of any heap at once, until this value is dropped.
+    /// [`trim_heap`] alone does so only for the first thread's heap; each other heap could keep 64 MiB. Several models
+    /// may be dropped at a time, so the last one restores the setting.
+    pub(crate) fn begin(&self) {
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            let mut drops = DROPS.lock().unwrap_or_else(PoisonError::into_inner);
+            *drops += 1;
+            set_trim_threshold(GROWTH);
+        }
+    }
+}
 
 impl Drop for TrimWhenDropped {
     fn drop(&mut self) {
         trim_heap();
+        if self.begun.load(Ordering::Relaxed) {
+            let mut drops = DROPS.lock().unwrap_or_else(PoisonError::into_inner);
+            *drops -= 1;
+            if *drops == 0 {
+                set_trim_threshold(TRIM_THRESHOLD);
+            }
+        }
     }
+}
+
+fn set_trim_threshold(bytes: libc::c_int) {
+    // SAFETY: the function may be called at any time, from any thread.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, bytes) };
 }
 
 /// Finds the address ranges of libtorch's mappings in `/proc/self/smaps` whose pages are unmodified.
@@ -130,12 +152,17 @@ mod tests {
             threads.map(|thread| thread.join().unwrap()).concat()
         });
         let full = resident_bytes();
-        return_what_is_freed();
+        let trim = TrimWhenDropped::default();
+        trim.begin();
+        // Another model whose drop ends in between must not restore the setting.
+        let other = TrimWhenDropped::default();
+        other.begin();
+        drop(other);
         for block in blocks {
             // SAFETY: each block was allocated above, and is freed once.
             unsafe { libc::free(block as *mut libc::c_void) };
         }
-        trim_heap();
+        drop(trim);
         let returned = full.saturating_sub(resident_bytes());
         assert!(returned > 80 << 20, "{returned}");
     }
