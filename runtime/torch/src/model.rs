@@ -81,7 +81,7 @@ impl Backend for TorchBackend {
             settings,
             warm_up: verdict.warm_up.into(),
             limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
-            trim: trim,
+            trim,
         }))
     }
 
