@@ -12,7 +12,7 @@ use crate::up;
 
 /// Errors of a service, and what it lacks in the files but may find in the cluster, such as a runtime.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct ServiceFindings {
     errors: Vec<String>,
     lacks: Vec<String>,
 }
@@ -42,8 +42,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn found(declared: &DeclaredService, declaration: &Declaration) -> Found {
-    let mut found = Found::default();
+fn found(declared: &DeclaredService, declaration: &Declaration) -> ServiceFindings {
+    let mut found = ServiceFindings::default();
     let service = &declared.service;
     let known = declared.validation.as_ref().err().map(|errors| errors.list.clone()).unwrap_or_default();
     let storage = storage_errors(&service.object.read(), declaration.runtimes.storage_containers());
