@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -52,6 +52,9 @@ test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales
 	tests/kubernetes/keda/build.sh >/dev/null
 	$(CARGO) build --workspace --bins
 	$(BED)/with-control-plane.sh $(PYTHON) -B tests/kubernetes/keda.py
+
+test-pods: ## Walk a service through a real one-node Kubernetes in two minutes; needs root on Linux, otherwise skipped.
+	@PROFILE=dev tests/kubernetes/test-cluster.sh short
 
 test-cluster: ## Test on a real one-node Kubernetes with real pods; needs root on Linux, otherwise skipped.
 	@tests/kubernetes/test-cluster.sh

@@ -12,23 +12,16 @@ import threading
 import time
 
 from weir import (
-    DIGITS, INFER, ROOT, condition, expect, kill, kubectl, left, pods, post, ready_pods, run, step, unharmed, wait_until,
+    DIGITS, INFER, ROOT, ROW, condition, expect, kill, kubectl, left, pods, post, ready_pods, run, step, unharmed, wait_until,
+    write_slow_model,
 )
 
 # Seconds for which the API server is unreachable.
 AWAY = 60
 
-# A replica of this model takes four requests at once, for a fifth of a second.
-SLOW = """
-backend: "echo"
-max_batch_size: 4
-input [ { name: "INPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
-output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
-parameters { key: "service_time_ms" value { string_value: "200" } }
-"""
-ONE = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [1]}]}).encode()
+# A replica of the slow model takes four requests at once, for so many milliseconds.
+SLOW = 200
 SENDERS = 48
-CLAIM = ROOT / "target/cluster/state/volumes/weir-examples"
 DIGITS_INFER = f"{DIGITS}{INFER}"
 
 
@@ -75,9 +68,7 @@ def the_api_server_is_away():
 
 
 def load_makes_three_pods():
-    folder = CLAIM / "slow"
-    (folder / "1").mkdir(parents=True, exist_ok=True)
-    (folder / "config.pbtxt").write_text(SLOW)
+    write_slow_model("slow", SLOW)
     spec = {"minReplicas": 0, "maxReplicas": 3, "model": {
         "modelFormat": {"name": "echo"}, "protocolVersion": "v2", "storageUri": "pvc://weir-examples/slow",
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
@@ -98,7 +89,7 @@ def load_makes_three_pods():
 
 def send_until(enough, url):
     while not enough.is_set():
-        post(url, ONE)
+        post(url, ROW)
 
 
 def leave():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the one-node cluster with real pods on a real kubelet, and a user's path through Weir on it; `make test-cluster`
-# runs this. `test-cluster.sh bed` tests the cluster without Weir.
+# runs this. `test-cluster.sh bed` tests the cluster without Weir, `test-cluster.sh short` only the short walk.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bed=tests/kubernetes/bed
@@ -69,19 +69,39 @@ weir() {
     passed=$((passed + 4))
 }
 
-if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then
-    echo "test-cluster: skipped: real pods need root on Linux"
+short() { # Installs Weir on a new cluster, and walks the short way through it.
+    make image PROFILE="${PROFILE:-release}"
+    scripts/clients.sh
+    tests/kubernetes/weir-up.sh | cat
+    $exec .venv/bin/python tests/kubernetes/short_walk.py
+    passed=$((passed + 1))
+}
+
+whole() { # [bed]: all other tests, or only those of the cluster.
+    $bed/cluster-up.sh | cat
+    a_command_keeps_what_it_is_given
+    pods_run
+    the_way_out_is_closed
+    it_can_be_started_twice
+    [ "${1:-}" = bed ] || weir
+}
+
+skip() {
+    echo "test-cluster: skipped: $*"
     exit
+}
+
+[ "$(uname -s)" = Linux ] && [ "$(id -u)" = 0 ] || skip "real pods need root on Linux"
+unshare --mount --net --pid --fork true 2>/dev/null || skip "this machine allows no new namespaces"
+if [ "${1:-}" = short ]; then
+    while read -r program package; do
+        command -v "$program" >/dev/null || skip "real pods need $program: install the package $package"
+    done <$bed/system-packages.txt
 fi
 $bed/cluster-down.sh
 before=$(remains)
 trap '$bed/cluster-down.sh' EXIT
-$bed/cluster-up.sh | cat
-a_command_keeps_what_it_is_given
-pods_run
-the_way_out_is_closed
-it_can_be_started_twice
-[ "${1:-}" = bed ] || weir
+case ${1:-} in short) short ;; *) whole "$@" ;; esac
 $bed/cluster-down.sh
 check "objects left after cluster-down.sh" "$before" "$(remains)"
 check "cluster-down.sh without a cluster" 0 "$(code $bed/cluster-down.sh)"

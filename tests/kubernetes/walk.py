@@ -17,8 +17,8 @@ import urllib.request
 from decimal import Decimal
 
 from weir import (
-    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Traffic, condition, expect, kubectl, left, pods, post, ready_pods, restart_gateways,
-    restarts, run, service, step, unharmed, wait_until,
+    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Traffic, condition, expect, helm, kubectl, left, pods, post, ready_pods,
+    restart_gateways, restarts, run, service, step, unharmed, wait_until,
 )
 import scenarios  # noqa: E402 - found by way of weir
 
@@ -92,9 +92,7 @@ def print_wake_up():
 
 def upgrade(settings):
     """Sets values of the chart with `helm upgrade`, as a user would."""
-    chart = ["helm", "upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", settings, "--wait"]
-    done = subprocess.run(chart, capture_output=True, text=True)
-    expect("helm upgrade", 0, done.returncode and done.stderr)
+    helm("upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", settings, "--wait")
 
 
 def set_metrics_apis(switch):

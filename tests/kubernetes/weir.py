@@ -17,6 +17,10 @@ from asking import INFER, INPUT, ROOT, SEVEN, Failure, Traffic, digit, expect, p
 GATEWAY = "weir-gateway.weir-system.svc.cluster.local"
 DOMAIN = "example.com"
 DIGITS = "http://digits.default"
+# Folder of the claim weir-examples on the node.
+CLAIM = ROOT / "target/cluster/state/volumes/weir-examples"
+# A request to a model of write_slow_model.
+ROW = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [1]}]}).encode()
 
 
 def kubectl(*arguments, stdin=None):
@@ -24,6 +28,23 @@ def kubectl(*arguments, stdin=None):
     if done.returncode:
         raise Failure(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout.strip()
+
+
+def helm(*arguments):
+    done = subprocess.run(["helm", *arguments], capture_output=True, text=True)
+    expect(f"helm {arguments[0]}", 0, done.returncode and done.stderr)
+
+
+def write_slow_model(folder, milliseconds):
+    """Puts a model into the claim. It returns its input; a batch of at most four requests takes `milliseconds`."""
+    (CLAIM / folder / "1").mkdir(parents=True, exist_ok=True)
+    (CLAIM / folder / "config.pbtxt").write_text(f"""
+        backend: "echo"
+        max_batch_size: 4
+        input [ {{ name: "INPUT0" data_type: TYPE_INT32 dims: [ 1 ] }} ]
+        output [ {{ name: "OUTPUT0" data_type: TYPE_INT32 dims: [ 1 ] }} ]
+        parameters {{ key: "service_time_ms" value {{ string_value: "{milliseconds}" }} }}
+    """)
 
 
 class Readiness:
