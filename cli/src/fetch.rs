@@ -1,13 +1,15 @@
 //! `weir fetch`: downloads a model into a directory.
 
 mod display;
+mod progress_port;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
-use weir_fetch::{Access, Limits};
+use tokio::sync::watch;
+use weir_fetch::{Access, DownloadReport, Limits};
 
 use self::display::Display;
 use crate::args::FetchArgs;
@@ -26,13 +28,26 @@ pub(crate) async fn run(args: FetchArgs) -> Result<Exit, CliError> {
     // Process 1 of a container ignores SIGTERM unless it installs a handler.
     let terminated = signal(SignalKind::terminate());
     let mut terminated = terminated.map_err(|e| CliError::io("cannot wait for signals", e))?;
+    let (reports, latest) = watch::channel(DownloadReport::default());
     tokio::select! {
-        fetched = fetch(&args) => fetched.map(|()| Exit::Done),
+        fetched = fetch(&args, &reports) => fetched.map(|()| Exit::Done),
+        () = report(&args, latest) => Ok(Exit::Failed),
         _ = terminated.recv() => Ok(Exit::Failed),
     }
 }
 
-async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
+/// Serves the progress, if a port is given. Never returns: a download does not fail because its port is taken.
+async fn report(args: &FetchArgs, reports: watch::Receiver<DownloadReport>) {
+    if let Some(port) = args.progress_port {
+        match progress_port::bind(port).await {
+            Ok(listener) => progress_port::serve(listener, reports).await,
+            Err(error) => print_note(&format!("warning: the progress is not served on port {port}: {error}")),
+        }
+    }
+    std::future::pending().await
+}
+
+async fn fetch(args: &FetchArgs, reports: &watch::Sender<DownloadReport>) -> Result<(), CliError> {
     let directory = &args.directory;
     let staging = directory.join(STAGING);
     fs::create_dir_all(&staging).map_err(cannot_write(&staging))?;
@@ -40,6 +55,7 @@ async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
     let access = access(args)?;
     let mut display = Display::new();
     let fetched = weir_fetch::fetch_as(&access, &args.uri, &content, &Limits::default(), &mut |attempt| {
+        reports.send_modify(|report| report.observe(attempt.clone()));
         display.show(attempt);
     })
     .await;

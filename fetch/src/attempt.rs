@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::size;
 
 /// An event in the attempts to download the files of a source.
@@ -16,7 +18,7 @@ pub enum Attempt {
 }
 
 /// Bytes of a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes on disk, including those of earlier processes.
     pub done: u64,
@@ -32,6 +34,14 @@ impl Progress {
     pub fn seconds_left(&self) -> Option<u64> {
         let left = self.total?.saturating_sub(self.done);
         (self.rate > 0).then(|| left.div_ceil(self.rate))
+    }
+
+    /// Returns the bytes so far and in total, such as `3.1 of 12.4 GB`, and only the total once it is reached.
+    pub(crate) fn size(&self) -> String {
+        match self.total {
+            Some(total) if total != self.done => of_total(self.done, total),
+            Some(_) | None => size::shown(self.done),
+        }
     }
 }
 

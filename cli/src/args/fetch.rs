@@ -49,4 +49,8 @@ pub(crate) struct FetchArgs {
     /// Directory with mounted Secrets, as SECRET/KEY, whose keys are those that KServe reads. It may be missing.
     #[arg(long, value_name = "DIR")]
     pub(crate) credentials: Option<PathBuf>,
+
+    /// Port on which GET /progress returns the progress as JSON, on all addresses [default: none].
+    #[arg(long, env = "WEIR_PROGRESS_PORT", value_name = "PORT")]
+    pub(crate) progress_port: Option<u16>,
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use weir_cluster_kubernetes::{Client, FetchOptions, Options};
+use tokio::sync::watch;
+use weir_cluster_kubernetes::{Client, FetchOptions, Kubernetes, Options};
 use weir_cluster_reports::RemoteReports;
-use weir_controller::{Controller, Platform, Source};
+use weir_controller::{Controller, Leadership, Platform, Source};
 use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
 use weir_ops::registry;
 
@@ -41,7 +42,10 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         return Ok(process.end().await);
     };
     let webhook = listener.map(|listener| (listener, webhook(&connected.client, &source, &args.process, platform)));
+    let cluster = connected.cluster.clone();
     let controller = controller(source, connected);
+    let downloads = follow_downloads(cluster, controller.leadership());
+    process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(downloads));
     let mut metrics = registry::with_process_metrics();
     controller.register(&mut metrics);
     if let Some((listener, webhook)) = webhook {
@@ -70,6 +74,16 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
         weir_image: named(&args.image).unwrap_or(common.weir_image),
         priority_class: named(&args.priority_class),
         ..common
+    }
+}
+
+/// Asks pods for the progress of their downloads while this process leads, because only the leader writes statuses.
+async fn follow_downloads(cluster: Kubernetes, mut leadership: watch::Receiver<Leadership>) {
+    while leadership.wait_for(|part| *part == Leadership::Leading).await.is_ok() {
+        tokio::select! {
+            () = cluster.follow_downloads() => {}
+            _ = leadership.wait_for(|part| *part != Leadership::Leading) => {}
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::weir::PROGRAM;
 
@@ -98,4 +99,55 @@ fn a_failed_download_is_reported_in_one_sentence() {
     let (code, message) = fetch(&format!("{url}/model.pt"), &file);
     assert_eq!(code, Some(1));
     assert!(message.contains("cannot write"), "{message}");
+}
+
+/// Serves the first half of a megabyte, and never the rest.
+fn half_of_a_megabyte() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            let _ = stream.write_all(&[7; 500_000]);
+            open.push(stream);
+        }
+    });
+    url
+}
+
+/// Returns the response of the port to a request for the progress; empty if the port is closed.
+fn progress(port: u16) -> String {
+    let mut response = String::new();
+    if let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) {
+        let _ = stream.write_all(b"GET /progress HTTP/1.1\r\nHost: pod\r\n\r\n");
+        let _ = stream.read_to_string(&mut response);
+    }
+    response
+}
+
+#[test]
+fn a_running_download_reports_its_progress_on_a_port() {
+    let url = half_of_a_megabyte();
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut fetching = Command::new(PROGRAM)
+        .args(["fetch", &format!("{url}/model.pt")])
+        .arg(folder.path())
+        // Pods give the port as a variable, which older versions ignore.
+        .env("WEIR_PROGRESS_PORT", port.to_string())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut response = String::new();
+    while !response.contains(r#""progress":{"done":500000,"total":1000000,"#) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        response = progress(port);
+    }
+    fetching.kill().unwrap();
+    fetching.wait().unwrap();
+    assert!(response.contains(r#""progress":{"done":500000,"total":1000000,"rate":"#), "{response}");
+    assert!(response.ends_with(r#","retrying":null}"#), "{response}");
 }

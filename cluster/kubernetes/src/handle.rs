@@ -10,6 +10,7 @@ use weir_cluster::{ClusterError, Directory, Gateway, LatestReports, ServiceName,
 
 use crate::Options;
 use crate::drift::{Drift, WrittenObjects};
+use crate::fetching_pods::FetchingPods;
 use crate::kept_revisions::KeptRevisions;
 use crate::known_services::KnownServices;
 use crate::observed::{Change, NotedReplicas, Notes, Observed};
@@ -31,6 +32,8 @@ pub struct Kubernetes {
     pub(crate) placements: Arc<Mutex<Placements>>,
     /// Failure annotations of the revisions' Services, from watches and from the responses to writes.
     pub(crate) reported: Arc<Mutex<ReportedFailures>>,
+    /// Pods that fetch their models, from the watches.
+    pub(crate) fetching: Arc<Mutex<FetchingPods>>,
     pub(crate) kept: KeptRevisions,
     /// InferenceServices, if this process watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
@@ -38,7 +41,7 @@ pub struct Kubernetes {
     pub(crate) reports: Option<watch::Receiver<Arc<LatestReports>>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
-    writes: mpsc::Sender<Change>,
+    pub(crate) writes: mpsc::Sender<Change>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -57,7 +60,13 @@ impl Kubernetes {
         let drift = Arc::<Mutex<Drift>>::default();
         let placements = Arc::<Mutex<Placements>>::default();
         let reported = Arc::<Mutex<ReportedFailures>>::default();
-        let notes = Notes { drift: drift.clone(), placements: placements.clone(), reported: reported.clone() };
+        let fetching = Arc::<Mutex<FetchingPods>>::default();
+        let notes = Notes {
+            drift: drift.clone(),
+            placements: placements.clone(),
+            reported: reported.clone(),
+            fetching: fetching.clone(),
+        };
         let observed = Observed::new(&options, generation, notes);
         let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
@@ -72,6 +81,7 @@ impl Kubernetes {
             drift,
             placements,
             reported,
+            fetching,
             kept: KeptRevisions::default(),
             services: Arc::default(),
             reports: None,

@@ -1,9 +1,11 @@
 //! State that the watches have shown, as a value, and the snapshot that follows from it. Pure.
 
+mod downloads;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
@@ -20,6 +22,7 @@ use weir_cluster::{
 
 use crate::drift::{Drift, ManagedObject};
 use crate::endpoints::{self, Replicas};
+use crate::fetching_pods::{Downloads, FetchingPods};
 use crate::generation::generation;
 use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
@@ -57,6 +60,8 @@ pub(crate) enum Change {
     Clock(u64),
     /// New number of a revision's replicas, as the API server answered a scale request.
     Scaled(NotedReplicas),
+    /// Progress that the pods which fetch their models have reported.
+    Downloads(Downloads),
 }
 
 /// Number of replicas that the API server has stored. The watches of a busy API server show it seconds later.
@@ -105,6 +110,8 @@ pub(crate) struct Notes {
     pub(crate) placements: Arc<Mutex<Placements>>,
     /// Failure annotations of the revisions' Services, which gateways read.
     pub(crate) reported: Arc<Mutex<ReportedFailures>>,
+    /// Pods that fetch their models.
+    pub(crate) fetching: Arc<Mutex<FetchingPods>>,
 }
 
 /// Facts about a pod, from its metadata and status.
@@ -115,6 +122,8 @@ struct WatchedPod {
     placement: Option<Placement>,
     /// Set while no scheduler has looked at the pod.
     unseen: Option<Unseen>,
+    /// Address at which the pod reports the download of its model, while it fetches.
+    progress_address: Option<SocketAddr>,
 }
 
 /// Facts about a revision from its Deployment.
@@ -213,6 +222,7 @@ impl Observed {
             Change::Wrote => {}
             Change::Clock(now) => self.take_clock(now),
             Change::Scaled(noted) => self.take_noted(noted),
+            Change::Downloads(downloads) => self.take_downloads(&downloads),
         }
     }
 
@@ -263,8 +273,10 @@ impl Observed {
                     None => replica,
                 },
                 unseen,
+                progress_address: replica::progress_address(object),
             })
         });
+        edits.iter().for_each(|edit| self.note_fetching(edit));
         let mut placements = self.notes.placements.lock();
         for Edit { before, after } in edits {
             if let Some(WatchedPod { revision, replica, .. }) = before {

@@ -1,6 +1,7 @@
 //! Conversion of a pod to the replica in a snapshot: its phase, its addresses and why it is not ready.
 
 mod advice;
+mod download;
 mod failure;
 pub(crate) mod room;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use kube::ResourceExt;
 use weir_cluster::{Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload};
 
 use crate::entry::entry;
+pub(crate) use download::progress_address;
 use failure::failure;
 pub(crate) use unseen::Unseen;
 
@@ -38,7 +40,8 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
         restarts: u32::try_from(restarts).unwrap_or_default(),
         failure,
         last_exit: serving(pod).and_then(|status| failure::last_exit(pod, status)),
-        download: None,
+        // The pod's events do not say the progress, which the pod reports itself.
+        download: before.and_then(|before| before.download.clone()).filter(|_| progress_address(pod).is_some()),
     }
 }
 

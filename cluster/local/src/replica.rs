@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Failure, FailureReason, LatestReports, Phase, Replica, RevisionName};
-use weir_fetch::Attempt;
+use weir_fetch::DownloadReport;
 
 use crate::clock;
 use crate::drain::drained;
@@ -158,16 +158,15 @@ impl Task {
     /// Fetches the model's files. Failed attempts are published meanwhile, because an unreachable host is retried for a
     /// long time.
     async fn fetch(&mut self, spec: &LaunchSpec) -> Result<(), String> {
-        // A watch channel, because only the last attempt is of interest.
-        let (sender, mut attempts) = watch::channel(Attempt::Began);
-        let observe = move |attempt| drop(sender.send_replace(attempt));
+        let (sender, mut reports) = watch::channel(DownloadReport::default());
+        let observe = move |attempt| sender.send_modify(|report| report.observe(attempt));
         let mut fetching = pin!(models::ensure(spec, observe));
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = attempts.changed() => {
-                    let attempt = attempts.borrow_and_update().clone();
-                    self.record_attempt(attempt).await;
+                Ok(()) = reports.changed() => {
+                    let report = reports.borrow_and_update().clone();
+                    self.record(&report).await;
                 }
                 fetched = &mut fetching => {
                     self.replica.download = None;
@@ -178,20 +177,21 @@ impl Task {
         }
     }
 
-    async fn record_attempt(&mut self, attempt: Attempt) {
-        match attempt {
-            Attempt::Progressed(progress) => {
-                self.replica.download = Some(format!("fetched {progress}").into());
-                self.replica.failure = None;
-            }
-            Attempt::Began => self.replica.failure = None,
-            Attempt::Failed(cause) => {
-                let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
-                let message = format!("{replica} waits for its model: {cause} (last tried at {at} UTC; retrying)");
-                self.replica.failure = Some(failed(FailureReason::StorageFailed, message));
-            }
-        }
+    /// Publishes the state of the download. A failure stays until the server sends again.
+    async fn record(&mut self, report: &DownloadReport) {
+        self.replica.download = report.is_listed().then(|| report.to_string().into());
+        let known = self.replica.failure.take();
+        self.replica.failure = report.retrying().map(|cause| {
+            let same = known.filter(|known| known.message.contains(cause));
+            same.unwrap_or_else(|| self.waits_for_model(cause))
+        });
         self.publish().await;
+    }
+
+    fn waits_for_model(&self, cause: &str) -> Failure {
+        let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
+        let message = format!("{replica} waits for its model: {cause} (last tried at {at} UTC; retrying)");
+        failed(FailureReason::StorageFailed, message)
     }
 
     fn cannot_start(&self, reason: FailureReason, cause: &str) -> Failure {

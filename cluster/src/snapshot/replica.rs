@@ -23,7 +23,7 @@ pub struct Replica {
     pub failure: Option<Failure>,
     /// The last unexpected exit of the replica's program, kept while the replica serves again; None if there was none.
     pub last_exit: Option<Failure>,
-    /// Progress of the download of the model's files, such as `fetched 3.1 of 12.4 GB, 210 MB/s, 44 s left`; `None` if
+    /// Progress of the download of the model's files, such as `fetching 3.1 of 12.4 GB, 210 MB/s, 44 s left`; `None` if
     /// no download runs or its progress is unknown.
     pub download: Option<Arc<str>>,
 }

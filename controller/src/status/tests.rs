@@ -801,3 +801,15 @@ fn a_share_that_waits_for_replicas_says_until_when() {
     let model = status.model_status.unwrap();
     assert_eq!(model.transition_status, TransitionStatus::InProgress);
 }
+
+#[test]
+fn a_loading_revision_says_how_far_its_download_is() {
+    let mut world = World::new(&model("a", &[]));
+    let fetched = "fetching 3.1 of 12.4 GB, 210 MB/s, 44 s left";
+    let loading = Replica { phase: Phase::Pending, download: Some(fetched.into()), ..replica() };
+    world.revision(|revision| revision.replicas.push(loading));
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::Unknown, "Loading"));
+    let message = found(&status, Condition::READY).message.as_deref();
+    assert_eq!(message, Some(&*format!("digits-predictor-00001 is starting: {fetched}")));
+}

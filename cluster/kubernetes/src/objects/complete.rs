@@ -26,7 +26,9 @@ use crate::stored::StoredRevision;
 pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
 pub use storage::check_storage_uri;
-pub(crate) use storage::{CREDENTIALS, ModelAccount, is_fetched, without_image_volumes};
+pub(crate) use storage::{
+    CREDENTIALS, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, is_fetched, without_image_volumes,
+};
 
 /// Properties of the place where a revision's pods run that shape the pods.
 #[derive(Clone, Debug, Default)]

@@ -632,3 +632,51 @@ fn a_gateway_sees_the_failures_that_the_controller_reports() {
         assert_eq!((mended.outlook(), mended.last_exit()), (Outlook::Starts, None), "{other:?}");
     }
 }
+
+/// Returns a pod whose init container fetches the model in this state.
+fn fetching(state: serde_json::Value) -> Pod {
+    let mut pod = pod("b");
+    let container =
+        json!({ "name": "storage-initializer", "env": [{ "name": "WEIR_PROGRESS_PORT", "value": "9095" }] });
+    pod.spec.as_mut().unwrap().init_containers = Some(vec![serde_json::from_value(container).unwrap()]);
+    pod.status = serde_json::from_value(json!({
+        "podIP": "10.0.0.8",
+        "initContainerStatuses": [{
+            "name": "storage-initializer", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+        }],
+    }))
+    .unwrap();
+    pod
+}
+
+#[test]
+fn a_replica_shows_the_progress_that_its_pod_reports_until_it_has_fetched() {
+    let mut observed = observed();
+    let download = |observed: &mut Observed| {
+        let seen = snapshot(observed);
+        let replicas = seen.revision(&workload().revision).unwrap().replicas.clone();
+        replicas.into_iter().find(|replica| &*replica.name == "b").unwrap().download
+    };
+    let key = || ("vision".to_owned(), "b".to_owned());
+    observed.take(Change::Pod(Event::Apply(fetching(json!({ "running": {} })))));
+    assert_eq!(observed.notes.fetching.lock()[&key()].address, "10.0.0.8:9095".parse().unwrap());
+    assert_eq!(download(&mut observed), None);
+    let unknown = ("vision".to_owned(), "c".to_owned());
+    let reported = [(key(), "fetching 1 of 2 B".into()), (unknown, "hostile".into())];
+    observed.take(Change::Downloads(reported.into()));
+    assert_eq!(download(&mut observed).as_deref(), Some("fetching 1 of 2 B"));
+    // An event of the pod leaves the progress, and so does a report that says the same.
+    let generation = snapshot(&mut observed).generation;
+    observed.take(Change::Pod(Event::Apply(fetching(json!({ "running": {} })))));
+    observed.take(Change::Downloads([(key(), "fetching 1 of 2 B".into())].into()));
+    assert_eq!(snapshot(&mut observed).generation, generation);
+    observed.take(Change::Downloads(Default::default()));
+    assert_eq!(download(&mut observed), None);
+    observed.take(Change::Downloads([(key(), "fetching 2 of 2 B".into())].into()));
+    observed.take(Change::Pod(Event::Apply(fetching(json!({ "terminated": { "exitCode": 0 } })))));
+    assert_eq!(download(&mut observed), None);
+    assert!(observed.notes.fetching.lock().is_empty());
+    observed.take(Change::Pod(Event::Apply(fetching(json!({ "running": {} })))));
+    observed.take(Change::Pod(Event::Delete(fetching(json!({ "running": {} })))));
+    assert!(observed.notes.fetching.lock().is_empty());
+}

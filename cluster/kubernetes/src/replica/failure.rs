@@ -14,7 +14,7 @@ use super::{advice, room};
 use crate::entry::containers;
 
 /// Init container that fetches a model.
-const STORAGE_INITIALIZER: &str = "storage-initializer";
+pub(super) const STORAGE_INITIALIZER: &str = "storage-initializer";
 
 /// Number of restarts from which a container counts as crash-looping: the kubelet delays the second restart and later
 /// ones.

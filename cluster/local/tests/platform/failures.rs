@@ -258,7 +258,7 @@ async fn a_download_reports_its_progress() {
     platform.cluster.apply(pods::desired(workload)).await.unwrap();
     let half = |r: &Revision| {
         let mut downloads = r.replicas.iter().filter_map(|replica| replica.download.as_deref());
-        downloads.any(|download| download.starts_with("fetched 500 kB of 1.0 MB, "))
+        downloads.any(|download| download.starts_with("fetching 500 kB of 1.0 MB, "))
     };
     platform.see(&name, "half of the model", half).await;
     send_rest.send(()).unwrap();

@@ -17,6 +17,11 @@ const MEMORY: &str = "weir.dev/storage-initializer-memory";
 const DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
 const IMAGE: &str = "weir.dev/storage-initializer-image";
 
+/// Variable by which `weir fetch` serves its progress, and the port that it names. An image of another version, which
+/// a service may choose, ignores the variable.
+pub(crate) const PROGRESS_VARIABLE: &str = "WEIR_PROGRESS_PORT";
+pub(crate) const PROGRESS_PORT: u16 = 9095;
+
 /// User ID of Weir's image.
 const USER: i64 = 65532;
 
@@ -50,7 +55,11 @@ pub(super) fn add(pod: &mut PodSpec, at: usize, fetch: &Fetch<'_>, serving: &[En
             env_from: Some(credentials::as_variables(&secrets)).filter(|sources| !sources.is_empty()),
             ..by_cluster(declared, fetch, context)
         },
-        None => Container { security_context: Some(restricted(pod)), ..by_weir(fetch, &secrets, context) },
+        None => Container {
+            security_context: Some(restricted(pod)),
+            env: progress_port(pod),
+            ..by_weir(fetch, &secrets, context)
+        },
     };
     container.volume_mounts.get_or_insert_default().extend(mounts);
     let own = container.env.take().unwrap_or_default();
@@ -72,6 +81,13 @@ fn by_weir(fetch: &Fetch<'_>, secrets: &[String], context: &FetchContext<'_>) ->
         resources: Some(resources(context)),
         ..Container::default()
     }
+}
+
+/// Returns the variable with the port for the progress; None for a pod in its node's network, where the port may be
+/// taken.
+fn progress_port(pod: &PodSpec) -> Option<Vec<EnvVar>> {
+    let port = EnvVar { name: PROGRESS_VARIABLE.to_owned(), value: Some(PROGRESS_PORT.to_string()), value_from: None };
+    (pod.host_network != Some(true)).then(|| vec![port])
 }
 
 /// Returns the container that the cluster declares for a URI, with KServe's arguments after its own.

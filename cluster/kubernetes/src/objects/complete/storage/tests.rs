@@ -102,6 +102,7 @@ fn a_url_is_fetched_by_an_init_container() {
     assert_eq!(first["name"], "storage-initializer");
     assert_eq!(first["image"], "weir:1");
     assert_eq!(first["args"], json!(["fetch", uri, "/mnt/models"]));
+    assert_eq!(first["env"], json!([{ "name": "WEIR_PROGRESS_PORT", "value": "9095" }]));
     let volume = "kserve-provision-location";
     assert_eq!(pod["volumes"], json!([{ "name": volume, "emptyDir": {} }]));
     assert_eq!(first["volumeMounts"], json!([{ "name": volume, "mountPath": "/mnt/models" }]));
