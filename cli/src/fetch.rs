@@ -2,6 +2,7 @@
 
 mod display;
 mod progress_port;
+mod termination_message;
 
 use std::fs;
 use std::io;
@@ -29,11 +30,12 @@ pub(crate) async fn run(args: FetchArgs) -> Result<Exit, CliError> {
     let terminated = signal(SignalKind::terminate());
     let mut terminated = terminated.map_err(|e| CliError::io("cannot wait for signals", e))?;
     let (reports, latest) = watch::channel(DownloadReport::default());
-    tokio::select! {
+    let ended = tokio::select! {
         fetched = fetch(&args, &reports) => fetched.map(|()| Exit::Done),
         () = report(&args, latest) => Ok(Exit::Failed),
         _ = terminated.recv() => Ok(Exit::Failed),
-    }
+    };
+    ended.inspect_err(|error| explain(&args.termination_log, error))
 }
 
 /// Serves the progress, if a port is given. Never returns: a download does not fail because its port is taken.
@@ -45,6 +47,13 @@ async fn report(args: &FetchArgs, reports: watch::Receiver<DownloadReport>) {
         }
     }
     std::future::pending().await
+}
+
+/// Writes the error for the kubelet.
+fn explain(path: &Path, error: &CliError) {
+    if let Err(unwritten) = termination_message::write(path, &error.report()) {
+        print_note(&format!("warning: cannot write {}: {unwritten}", path.display()));
+    }
 }
 
 async fn fetch(args: &FetchArgs, reports: &watch::Sender<DownloadReport>) -> Result<(), CliError> {

@@ -53,4 +53,8 @@ pub(crate) struct FetchArgs {
     /// Port on which GET /progress returns the progress as JSON, on all addresses [default: none].
     #[arg(long, env = "WEIR_PROGRESS_PORT", value_name = "PORT")]
     pub(crate) progress_port: Option<u16>,
+
+    /// File that receives the error of a failed download, if the file exists: Kubernetes shows it in the pod's status.
+    #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
+    pub(crate) termination_log: PathBuf,
 }

@@ -101,6 +101,23 @@ fn a_failed_download_is_reported_in_one_sentence() {
     assert!(message.contains("cannot write"), "{message}");
 }
 
+#[test]
+fn the_error_of_a_failed_download_is_left_for_the_kubelet() {
+    let url = server(Vec::new());
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("termination-log");
+    fs::write(&log, "").unwrap();
+    let failed = Command::new(PROGRAM)
+        .args(["fetch", &format!("{url}/missing.zip")])
+        .arg(folder.path().join("models"))
+        .arg("--termination-log")
+        .arg(&log)
+        .output()
+        .unwrap();
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&log).unwrap(), format!("error: {url}/missing.zip answered 404"));
+}
+
 /// Serves the first half of a megabyte, and never the rest.
 fn half_of_a_megabyte() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
