@@ -1,12 +1,14 @@
 //! `weir check`: reports the errors that `weir up` would report, without running anything.
 
 mod kubernetes;
+mod online;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_controller::{Declaration, DeclaredService, UrlScheme};
 
+use self::online::Findings;
 use crate::args::{CheckArgs, Place};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -20,25 +22,26 @@ const NO_STATE: &str = "/nonexistent";
 ///
 /// # Errors
 /// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`] when weir-runtime is needed and not found.
-pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
+pub(crate) async fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     match args.place {
-        Place::Local => on_this_machine(args),
-        Place::Kubernetes => kubernetes::run(args),
+        Place::Local => on_this_machine(args).await,
+        Place::Kubernetes => kubernetes::run(args).await,
     }
 }
 
-fn on_this_machine(args: &CheckArgs) -> Result<Exit, CliError> {
+async fn on_this_machine(args: &CheckArgs) -> Result<Exit, CliError> {
     let what =
         Served { files: &args.files, domain: &args.domain, scheme: UrlScheme::Http, runtime: args.runtime.as_deref() };
     let survey = survey(&what, Path::new(NO_STATE))?;
-    let errors = errors(&survey);
+    let online = online::look(args, &survey.declaration).await;
+    let errors: Vec<_> = errors(&survey).into_iter().chain(online.errors.iter().cloned()).collect();
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }
     if survey.declaration.services.is_empty() {
         return Err(nothing_found());
     }
-    print_result(&lines(&survey).join("\n"))?;
+    print_result(&lines(&survey, &online).join("\n"))?;
     Ok(Exit::Done)
 }
 
@@ -80,11 +83,12 @@ fn port_conflicts(all: &[Inspected]) -> Vec<String> {
     conflicts
 }
 
-fn lines(survey: &Survey) -> Vec<String> {
+fn lines(survey: &Survey, online: &Findings) -> Vec<String> {
     let declaration: &Declaration = &survey.declaration;
     let mut lines = Vec::new();
     for (name, declared) in &declaration.services {
         lines.extend(lines_of(declared));
+        lines.extend(online.lines_of(name));
         let inspected = survey.inspected.iter();
         for inspected in inspected.filter(|inspected| inspected.service.name == *name) {
             let fields = inspected.inspection.ignored_fields.join(", ");

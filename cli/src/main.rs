@@ -61,7 +61,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
     let exit = runtime.block_on(async {
         match command {
             Command::Up(args) => up::run(args).await,
-            Command::Check(args) => check::run(&args),
+            Command::Check(args) => check::run(&args).await,
             Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,

@@ -84,7 +84,8 @@ pub async fn fetch_as(
     blocking(move || staging.finish(&objects, &target, &limits)).await
 }
 
-fn web(limits: &Limits, trust: &Trust, shown: &str) -> Result<WebClient, FetchError> {
+/// Returns a client of web servers for this URI.
+pub(crate) fn web(limits: &Limits, trust: &Trust, shown: &str) -> Result<WebClient, FetchError> {
     WebClient::new(limits, trust).map_err(|reason| FetchError::Unavailable { uri: shown.to_owned(), reason })
 }
 

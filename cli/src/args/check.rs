@@ -16,7 +16,11 @@ effect on this machine. The check opens no port and uses no state directory, so 
 `weir up` runs.
 
 With `--for kubernetes` it reports what a cluster would refuse. Models may then be in volumes and
-buckets, which are not looked into, and runtimes that the files do not declare may be there.
+buckets, and runtimes that the files do not declare may be there.
+
+With `--online` the models of buckets, hubs, registries and web servers are looked for, without a
+download: the files are listed, and one is opened, with the credentials of this machine, which may
+differ from those of the cluster.
 
 Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 if there are
 errors.";
@@ -32,6 +36,10 @@ pub(crate) struct CheckArgs {
     /// Place where the services will run.
     #[arg(long = "for", value_enum, value_name = "PLACE", default_value_t)]
     pub(crate) place: Place,
+
+    /// Look for the models of buckets, hubs, registries and web servers, with the credentials of this machine.
+    #[arg(long)]
+    pub(crate) online: bool,
 
     /// Path of the program weir-runtime [default: the one in the same folder as weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]

@@ -3,7 +3,7 @@
 use weir_controller::{Cure, Declaration, DeclaredService};
 use weir_controller_kubernetes::storage_errors;
 
-use super::{lines_of, nothing_found};
+use super::{lines_of, nothing_found, online};
 use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -21,12 +21,14 @@ struct ServiceFindings {
 ///
 /// # Errors
 /// [`CliError::Invalid`] with every error.
-pub(super) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
+pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     let declaration = up::read(&args.files, &args.domain)?;
     let found: Vec<_> =
         declaration.services.values().map(|declared| (declared, found(declared, &declaration))).collect();
     let of_services = found.iter().flat_map(|(_, found)| found.errors.iter().cloned());
-    let errors: Vec<_> = declaration.problems.iter().cloned().chain(of_services).collect();
+    let online = online::look(args, &declaration).await;
+    let problems = declaration.problems.iter().cloned();
+    let errors: Vec<_> = problems.chain(of_services).chain(online.errors.iter().cloned()).collect();
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }
@@ -35,7 +37,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     }
     let lines = found.iter().flat_map(|(declared, found)| {
         let lacks = found.lacks.iter().map(|lacks| format!("  note: unless the cluster has it: {lacks}"));
-        lines_of(declared).into_iter().chain(lacks)
+        let models = online.lines_of(&declared.service.name);
+        lines_of(declared).into_iter().chain(models).chain(lacks)
     });
     let ignored = declaration.ignored_objects.iter().map(|object| format!("note: not checked: {object}"));
     print_result(&lines.chain(ignored).collect::<Vec<_>>().join("\n"))?;

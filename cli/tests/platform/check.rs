@@ -161,3 +161,35 @@ spec:
     let (code, text) = check_for_cluster(&(stored("hdfs://name/digits") + container));
     assert_eq!((code, text.trim()), (Some(0), "default/digits: ok"));
 }
+
+/// Checks a folder for a cluster, and looks for its models; returns the exit code, the output and the errors.
+fn check_online(folder: &Path) -> (Option<i32>, String, String) {
+    let words = ["check", "--for", "kubernetes", "--online", "-f"];
+    let output = Command::new(PROGRAM).args(words).arg(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn models_are_looked_for_without_a_download() {
+    let url = crate::fetching::server(vec![7; 3_600_000]);
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, uri: &str| {
+        let predictor = format!("    model:\n      modelFormat: {{name: pytorch}}\n      storageUri: {uri}\n");
+        fs::write(folder.path().join(format!("{name}.yaml")), service(name, &predictor)).unwrap();
+    };
+    write("there", &format!("{url}/model.pt?signature=secret"));
+    write("volume", "pvc://models/digits");
+    let (code, output, errors) = check_online(folder.path());
+    assert_eq!((code, &*errors), (Some(0), ""));
+    assert_eq!(output, format!("default/there: ok\n  model: {url}/model.pt: 1 file, 3.6 MB\ndefault/volume: ok\n"));
+    write("gone", &format!("{url}/missing.zip"));
+    let (code, output, errors) = check_online(folder.path());
+    assert_eq!((code, &*output), (Some(2), ""));
+    let at = format!("{}/gone.yaml:9:", folder.path().display());
+    assert!(errors.starts_with(&at), "{errors}");
+    assert!(
+        errors.ends_with(&format!(" spec.predictor.model.storageUri: {url}/missing.zip answered 404\n")),
+        "{errors}"
+    );
+}

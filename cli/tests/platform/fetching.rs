@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::weir::PROGRAM;
 
 /// Starts a server that returns this body for every path except `/missing.zip`, until the process ends.
-fn server(body: Vec<u8>) -> String {
+pub(crate) fn server(body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -23,4 +23,4 @@ mod watching;
 mod webhook;
 
 pub use source::KubernetesSource;
-pub use webhook::{Webhook, WebhookMetrics, storage_errors, webhook_certificates};
+pub use webhook::{StorageUri, Webhook, WebhookMetrics, storage_errors, storage_uris, webhook_certificates};

@@ -31,7 +31,7 @@ use weir_controller::{Declaration, Leadership, Platform};
 
 pub use metrics::WebhookMetrics;
 use rules::Rules;
-pub use storage::storage_errors;
+pub use storage::{StorageUri, storage_errors, storage_uris};
 
 /// Name of the webhook's Service, Secret and ValidatingWebhookConfiguration in the chart.
 const NAME: &str = "weir-webhook";
