@@ -99,6 +99,13 @@ impl Access {
         Ok(self)
     }
 
+    /// Sets a variable, in place of the environment's.
+    #[must_use]
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// Returns the value of a variable; `None` if it is not set or empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())

@@ -6,9 +6,11 @@
 mod build;
 mod metrics;
 mod ports;
+mod repositories;
 mod sentinel_timer;
 mod watchdog;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -22,15 +24,20 @@ use crate::backend::{Backend, LoadError, STACK_OF_MODELS};
 use crate::repository::ControlMode;
 use crate::server::{Phase, Server};
 use ports::Ports;
+use repositories::Repositories;
 use watchdog::Watchdog;
 
 pub use crate::echo::EchoBackend;
 pub use crate::metrics::{GpuSample, Pool, ReadGpus};
+pub use crate::repository::{Refresh, RefreshedModels, RemoteRepository};
 
 /// Finds the GPUs that `--device` allows; an empty list means the CPU.
 pub type FindGpus = fn(DeviceChoice) -> Result<Vec<usize>, LoadError>;
 
-/// The parts that differ between builds of the runtime: backends and GPU discovery.
+/// Opens the repository with this URI, whose copy is below the directory, without fetching it. The error is a sentence.
+pub type OpenRemote = fn(&str, &Path) -> Result<Arc<dyn RemoteRepository>, String>;
+
+/// The parts that differ between builds of the runtime: backends, GPU discovery and remote repositories.
 pub struct Setup {
     /// Backends, the most specific first.
     pub backends: Vec<Arc<dyn Backend>>,
@@ -38,6 +45,8 @@ pub struct Setup {
     pub find_gpus: FindGpus,
     /// Reads the state of those GPUs, for the metrics.
     pub read_gpus: ReadGpus,
+    /// Opens remote model repositories.
+    pub open_remote: OpenRemote,
 }
 
 /// Runs the process, from parsing its flags to its exit code.
@@ -92,7 +101,14 @@ async fn run(config: Config, setup: Setup, log: telemetry::Handle) -> Exit {
         Ok(signals) => tokio::spawn(signals.run(drain.clone(), config.drain_delay)),
         Err(error) => return failed(&error),
     };
-    let exit = match build::server(&config, setup, log, drain.closed().clone()) {
+    let repositories = match Repositories::open(&config, setup.open_remote) {
+        Ok(repositories) => repositories,
+        Err(reason) => {
+            tracing::error!("{reason}");
+            return Exit::Failed;
+        }
+    };
+    let exit = match build::server(&config, setup, &repositories, (log, drain.closed().clone())) {
         Ok(server) => serve(&config, Arc::new(server), ports, &drain).await,
         Err(error) => {
             tracing::error!("{error}");

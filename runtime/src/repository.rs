@@ -27,6 +27,7 @@ mod no_model;
 mod options;
 mod poll;
 mod registry;
+mod remote;
 mod scan;
 mod stamp;
 mod state;
@@ -44,6 +45,7 @@ pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};
 pub(crate) use layout::EXAMPLE_FILE;
 pub(crate) use options::{AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions};
+pub use remote::{Refresh, RefreshedModels, RemoteRepository};
 
 use crate::error::ServeError;
 use lifecycle::ModelLifecycle;
@@ -91,6 +93,8 @@ impl<L: Launch> Repository<L> {
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
         match (catalog::check_found(&catalog, &scan), &options.control) {
             (Ok(()), _) | (Err(_), ControlMode::Explicit { .. }) => {}
+            // The copies of remote repositories are empty until the initial loads.
+            (Err(_), ControlMode::None) if !options.remotes.is_empty() => {}
             (Err(reason), ControlMode::None) => return Err(failure::unreadable_paths(reason)),
             (Err(reason), ControlMode::Poll(_)) => tracing::warn!("{reason}"),
         }

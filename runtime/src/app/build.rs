@@ -8,6 +8,7 @@ use weir_ops::telemetry;
 use weir_serve::byte_budget::ByteBudget;
 
 use super::Setup;
+use super::repositories::Repositories;
 use crate::args::Config;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{GpuMeter, ReadGpus};
@@ -28,8 +29,8 @@ const MAX_UPLOAD: usize = i32::MAX as usize;
 pub(super) fn server(
     config: &Config,
     setup: Setup,
-    log: telemetry::Handle,
-    stop: CancellationToken,
+    repositories: &Repositories,
+    (log, stop): (telemetry::Handle, CancellationToken),
 ) -> Result<Server, Box<dyn std::error::Error>> {
     let gpus = (setup.find_gpus)(config.device)?;
     let gpu_meter = gpu_meter(config, setup.read_gpus, &gpus)?;
@@ -44,7 +45,7 @@ pub(super) fn server(
     };
     let launcher = Launcher::new(setup.backends, launch);
     let name = config.model_name.clone();
-    let repository = Repository::new(&config.repositories, name, options(config), launcher)?;
+    let repository = Repository::new(&repositories.paths, name, options(config, repositories), launcher)?;
     let apply = move |levels| log.set(levels).map_err(|error| error.to_string());
     Ok(Server::new(Parts {
         identity: Identity {
@@ -68,7 +69,7 @@ fn gpu_meter(config: &Config, read: ReadGpus, gpus: &[usize]) -> std::io::Result
     GpuMeter::start(read, metered)
 }
 
-fn options(config: &Config) -> RepositoryOptions {
+fn options(config: &Config, repositories: &Repositories) -> RepositoryOptions {
     RepositoryOptions {
         control: config.control.clone(),
         readiness: config.readiness,
@@ -79,5 +80,6 @@ fn options(config: &Config) -> RepositoryOptions {
         config_name: config.config_name.clone(),
         max_upload: MAX_UPLOAD,
         retire_limit: config.exit_timeout,
+        remotes: repositories.remotes.clone(),
     }
 }

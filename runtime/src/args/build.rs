@@ -58,6 +58,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         example: models.example,
         id: models.id,
         repositories: models.model_repository,
+        repository_cache: models.model_repository_cache,
         model_name: models.model_name,
         config_name: models.model_config_name,
         load_threads: models.model_load_thread_count,

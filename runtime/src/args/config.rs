@@ -21,8 +21,10 @@ use crate::settings::trace::TraceSettings;
 pub(crate) struct Config {
     /// The server's name in its metadata.
     pub(crate) id: String,
-    /// Files or directories to serve; at least one.
+    /// Files or directories to serve, or URIs of buckets and hubs; at least one.
     pub(crate) repositories: Vec<PathBuf>,
+    /// Directory for copies of remote repositories; `None` means a temporary one.
+    pub(crate) repository_cache: Option<PathBuf>,
     /// Name to serve the only model under; `None` keeps its own name.
     pub(crate) model_name: Option<String>,
     pub(crate) control: ControlMode,

@@ -11,9 +11,13 @@ use crate::restriction::ControlRoutes;
 #[command(next_help_heading = "Models")]
 pub(super) struct ModelArgs {
     /// Path to serve: a model file, a directory with config.pbtxt or numeric versions, a directory with model.pt, or a
-    /// directory of such directories. Repeatable
+    /// directory of such directories; or s3://, gs://, as:// or hf:// with a directory for each model. Repeatable
     #[arg(long, alias = "model-store", value_name = "PATH")]
     pub(super) model_repository: Vec<PathBuf>,
+    /// Directory for copies of the models of s3://, gs://, as:// and hf://, kept for later starts; each process needs its own
+    /// [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(super) model_repository_cache: Option<PathBuf>,
     /// Name of the model if --model-repository holds exactly one; the model also answers to its original name
     #[arg(long, value_name = "NAME")]
     pub(super) model_name: Option<String>,

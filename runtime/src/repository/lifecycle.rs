@@ -18,6 +18,7 @@ use super::loader::Loader;
 use super::model_entry::{Retiring, VersionSelection};
 use super::options::{LoadOptions, RepositoryOptions, ScanOptions};
 use super::registry::{RepositoryPhase, SharedRegistry};
+use super::remote::RefreshedModels;
 use super::scan::Scanner;
 use crate::clock;
 use crate::error::ServeError;
@@ -48,11 +49,29 @@ impl<L: Launch> ModelLifecycle<L> {
         }
     }
 
+    /// Updates the copies of remote repositories, lists the repository paths, and updates the registry.
+    ///
+    /// # Errors
+    /// If a wanted model cannot be fetched, or a path cannot be read.
+    pub(super) async fn scan(&self, wanted: &RefreshedModels) -> Result<Catalog, String> {
+        self.refresh(wanted).await?;
+        self.list().await
+    }
+
+    /// Updates the copies of all remote repositories.
+    ///
+    /// # Errors
+    /// The first error, after all repositories were tried.
+    pub(super) async fn refresh(&self, wanted: &RefreshedModels) -> Result<(), String> {
+        let refreshed = join_all(self.options.remotes.iter().map(|remote| remote.refresh(wanted))).await;
+        refreshed.into_iter().collect()
+    }
+
     /// Lists the repository paths, and updates the registry.
     ///
     /// # Errors
     /// If a path cannot be read.
-    pub(super) async fn scan(&self) -> Result<Catalog, String> {
+    pub(super) async fn list(&self) -> Result<Catalog, String> {
         let catalog = self.scanner.list().await?;
         if !self.registry.load().matches(&catalog) {
             self.registry.update(|registry| registry.apply(&catalog));
@@ -108,7 +127,13 @@ impl<L: Launch> ModelLifecycle<L> {
         name: &str,
         source: ConfigSource,
     ) -> Result<Result<Inspected, String>, ServeError> {
-        let mut catalog = self.scan().await.map_err(|reason| failure::unreadable(name, &reason))?;
+        // A model that --model-name renames has another name in its repository.
+        let wanted = if self.scanner.renames() {
+            RefreshedModels::All
+        } else {
+            RefreshedModels::Named([name.to_owned()].into())
+        };
+        let mut catalog = self.scan(&wanted).await.map_err(|reason| failure::unreadable(name, &reason))?;
         let entry = catalog.remove(name).ok_or_else(|| failure::absent(name))?;
         Ok(match entry.location {
             Ok(location) => self.inspect(name, location, source).await,

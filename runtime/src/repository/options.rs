@@ -2,10 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::remote::RemoteRepository;
 use super::stamp::ChangeDetection;
 
 /// The times at which models are loaded (`--model-control-mode`).
@@ -71,6 +73,8 @@ pub(crate) struct RepositoryOptions {
     pub max_upload: usize,
     /// Time in which a replaced or unloaded version must answer its accepted requests.
     pub retire_limit: Duration,
+    /// Repositories whose copies are among the paths.
+    pub remotes: Vec<Arc<dyn RemoteRepository>>,
 }
 
 /// Parameters of a load call.

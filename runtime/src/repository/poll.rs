@@ -15,6 +15,7 @@ use super::launch::Launch;
 use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
 use super::options::ControlMode;
+use super::remote::RefreshedModels;
 
 /// Number of checks for a missing model between two polls. Renaming one directory over another takes a moment.
 const LOOKS: u32 = 8;
@@ -29,12 +30,22 @@ const ALL_MODELS: &str = "*";
 impl<L: Launch> ModelLifecycle<L> {
     /// Makes the initial loads, and returns those that failed.
     pub(super) async fn start(self: &Arc<Self>) -> Vec<LoadFailure> {
-        let failures = match self.scan().await {
+        let failures = match self.scan(&self.wanted_at_start()).await {
             Ok(catalog) => self.start_from(catalog).await,
             Err(reason) => vec![LoadFailure::Repository { reason }],
         };
         self.registry.update(|registry| registry.phase = registry.phase.after_start());
         failures
+    }
+
+    /// Returns the models of remote repositories that are fetched for the initial loads.
+    fn wanted_at_start(&self) -> RefreshedModels {
+        match &self.options.control {
+            ControlMode::Explicit { load } if load.iter().all(|name| name != ALL_MODELS) && !self.scanner.renames() => {
+                RefreshedModels::Named(load.iter().cloned().collect())
+            }
+            ControlMode::None | ControlMode::Poll(_) | ControlMode::Explicit { .. } => RefreshedModels::All,
+        }
     }
 
     async fn start_from(self: &Arc<Self>, catalog: Catalog) -> Vec<LoadFailure> {
@@ -104,7 +115,11 @@ impl<L: Launch> ModelLifecycle<L> {
     /// Updates the models from the repository. Returns the models that are absent now; `missing` were absent at the
     /// previous poll.
     async fn poll_once(self: &Arc<Self>, missing: &BTreeSet<String>) -> BTreeSet<String> {
-        match self.scan().await {
+        // The models that could be fetched are loaded, and the others keep their copies.
+        if let Err(reason) = self.refresh(&RefreshedModels::All).await {
+            tracing::warn!(reason, "cannot update the copy of a model repository");
+        }
+        match self.list().await {
             Ok(catalog) => {
                 let gone = self.unload_removed(&catalog, missing).await;
                 self.load_all(catalog).await;

@@ -33,6 +33,11 @@ impl<L: Launch> Scanner<L> {
         blocking(move || catalog::list(&options)).await
     }
 
+    /// True if the only model has another name than its directory.
+    pub(super) fn renames(&self) -> bool {
+        self.options.model_name.is_some()
+    }
+
     /// Inspects the current state of the model at `location`, ready to be loaded. Versions in service whose files still
     /// exist are included.
     ///

@@ -8,4 +8,5 @@ mod layouts;
 mod lifecycle;
 mod polling;
 mod reload;
+mod remote;
 mod uploads;

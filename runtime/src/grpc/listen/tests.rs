@@ -54,6 +54,7 @@ fn server(stop: &CancellationToken) -> Server {
         example: None,
         max_upload: 0,
         retire_limit: Duration::ZERO,
+        remotes: Vec::new(),
     };
     let launch = LaunchOptions {
         gpus: Vec::new(),

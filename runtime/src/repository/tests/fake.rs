@@ -174,6 +174,7 @@ pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
         example: None,
         max_upload: MAX_UPLOAD,
         retire_limit: DEADLINE,
+        remotes: Vec::new(),
     }
 }
 
