@@ -42,6 +42,10 @@ const OF_SHAPES: [&str; 15] = [
     "given normalized_shape",
 ];
 
+/// Part of the server's complaint about an output with another number of rows. Inputs of other sizes may be other
+/// numbers of rows to the model, as with `x.view(-1, 784)`.
+const OF_ROWS: &str = "has not one row for each of the batch's";
+
 /// The distinct errors of a model, in the order of their first occurrence.
 #[derive(Clone, Debug)]
 pub(crate) struct Complaints {
@@ -64,11 +68,12 @@ impl Complaints {
         }
     }
 
-    /// Returns true if every request would get such an error: all complaints are about datatypes, about shapes although
-    /// these are fixed, or about the outputs.
+    /// Returns true if every request would get such an error: all complaints are about datatypes, about shapes or rows
+    /// although the inputs have fixed shapes, or about other properties of the outputs. Sizes that the server guessed
+    /// therefore never refuse a model.
     pub(crate) fn is_certain(&self) -> bool {
         let certain = |(text, _): &(String, String)| match text.split_once(RAISED) {
-            None => !text.starts_with("out of memory"),
+            None => !text.starts_with("out of memory") && (self.fixed || !text.contains(OF_ROWS)),
             Some((_, raised)) => is_of(raised, &OF_TYPES) || (self.fixed && is_of(raised, &OF_SHAPES)),
         };
         !self.different.is_empty() && self.different.iter().all(certain)
@@ -156,6 +161,7 @@ mod tests {
         let own = "PyTorch execute failure: ValueError: the magic number is missing";
         let reported = "PyTorch execute failure: ValueError: size mismatch of what I want";
         let answer = "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32";
+        let rows = "output 'y' of shape [28,10] has not one row for each of the batch's 1";
         for (dims, texts, certain) in [
             (&[12][..], &[shape][..], true),
             (&[-1], &[shape], false),
@@ -165,6 +171,8 @@ mod tests {
             (&[12], &[reported], false),
             (&[12], &[shape, own], false),
             (&[-1], &[answer], true),
+            (&[-1], &[rows], false),
+            (&[28], &[rows], true),
             (&[12], &["out of memory: 8 GiB"], false),
             (&[12], &[], false),
         ] {

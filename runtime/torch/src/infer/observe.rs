@@ -179,12 +179,11 @@ fn output(name: String, datatype: DataType, sizes: &[i64], skip: usize) -> Tenso
     let own = &sizes[skip.min(sizes.len())..];
     // A size of 0 in a trial, such as a count of detections, does not limit the count in other runs.
     let dims: Vec<i64> = own.iter().map(|&size| if size == 0 { -1 } else { size }).collect();
-    let (dims, reshape) = match (skip, datatype) {
-        (1.., DataType::Bytes) => (vec![1], None), // a list of strings, one to each row
-        (1.., _) if dims.is_empty() => (vec![1], Some(dims)), // one element to each row
-        _ => (dims, None),
+    let dims = match (skip, datatype) {
+        (1.., DataType::Bytes) => vec![1], // a list of strings, one to each row
+        _ => dims,
     };
-    TensorConfig { name, datatype, dims, reshape, optional: false }
+    TensorConfig { name, datatype, dims, reshape: None, optional: false }
 }
 
 fn mark_varying(outputs: &mut [TensorConfig], seen: &[RunOutput], skip: usize) {
