@@ -23,6 +23,7 @@ use crate::config::{ModelConfig, Warmup};
 use crate::engine::{BatchLimit, Engine, EngineSpec, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
+use crate::model_file::torchserve;
 use crate::repository::{Launch, VersionSource};
 pub(crate) use batch_monitor::BatchMonitor;
 use capacity::{Capacity, CapacityShare};
@@ -65,6 +66,8 @@ pub(crate) struct LoadedModel {
     limitation: Option<String>,
     in_use: InUseCount,
     _share: CapacityShare,
+    /// The model of a TorchServe archive, which instances may load again.
+    _unpacked: Option<torchserve::Unpacked>,
 }
 
 /// A version in use: it accepts the holder's requests even after it is replaced, until this value is dropped.
@@ -103,8 +106,11 @@ impl Launcher {
         let example = example::read(source, self.options.example.as_deref())?;
         let samples = config.warmups.iter().map(|warmup| samples::read(warmup, &source.model_dir));
         let samples = samples.collect::<Result<Vec<_>, _>>()?;
-        let model_source = ModelSource { samples, ..self.model_source(source, &config, &devices, example) };
-        let model = self.backend(&config.backend)?.load(&model_source)?;
+        let unpacked = unpack(source)?;
+        let path = unpacked.as_ref().map_or(&source.path, |unpacked| &unpacked.path).clone();
+        let model_source = ModelSource { samples, path, ..self.model_source(source, &config, &devices, example) };
+        let backend = self.backend(&config.backend)?;
+        let model = backend.load(&model_source)?;
         let signature = model.signature().clone();
         let limitation = model.limitation().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
@@ -126,6 +132,7 @@ impl Launcher {
             load: started.elapsed(),
             limitation,
             in_use: InUseCount::default(),
+            _unpacked: unpacked,
         })
     }
 
@@ -239,6 +246,18 @@ impl LoadedModel {
         let platform = &self.config.proto.platform;
         if platform.is_empty() { &self.config.backend } else { platform }
     }
+}
+
+/// Unpacks the model of a TorchServe archive, and logs what its handler would have done; `None` for other files.
+fn unpack(source: &VersionSource) -> Result<Option<torchserve::Unpacked>, LoadError> {
+    if source.path.is_dir() {
+        return Ok(None);
+    }
+    let unpacked = torchserve::unpack(&source.path).map_err(LoadError::File)?;
+    if let Some(reason) = unpacked.as_ref().and_then(|unpacked| unpacked.without.as_deref()) {
+        tracing::warn!(model = %source.name, reason, "served the model of a TorchServe archive without its handler");
+    }
+    Ok(unpacked)
 }
 
 /// Returns the paths of the operator libraries. The configuration has checked that they are inside the model's

@@ -5,6 +5,7 @@
 mod advice;
 mod pickle;
 mod signatures;
+pub mod torchserve;
 mod zip_directory;
 
 use std::fs::File;
@@ -75,6 +76,9 @@ fn examine(path: &Path) -> Result<ModelFormat, String> {
                     download that was cut off; copy it again"
             .to_owned());
     };
+    if directory.is_torchserve() {
+        return torchserve::format(path);
+    }
     if directory.has_program() {
         return Ok(ModelFormat::Exported);
     }

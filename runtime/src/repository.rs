@@ -21,6 +21,7 @@ mod layout;
 mod lifecycle;
 mod load_locks;
 mod loader;
+mod loose_files;
 mod model_entry;
 mod names;
 mod no_model;

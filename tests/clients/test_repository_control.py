@@ -493,20 +493,20 @@ def test_repository_with_a_url_for_a_path_is_refused_with_a_remedy(tmp_path):
     assert "cannot read 's3://bucket/models': a repository is a path on this machine, not a URL" in text
 
 
-@pytest.mark.parametrize("files, advice", [
-    (["a.pt", "b.pt"], "give each model its own directory, such as a/model.pt"),
-    (["net.pt"], "rename net.pt to model.pt"),
-    (["net.onnx", "README.md"], "put a file of torch.export.save there as model.pt2 or of TorchScript as model.pt"),
-    (["net/weights.safetensors"], "put a file of torch.export.save there as model.pt2 or of TorchScript as model.pt"),
+@pytest.mark.parametrize("files, flags, advice", [
+    (["a.pt", "b.pt"], ["--model-name=m"], "give each model its own directory, such as a/model.pt"),
+    (["net/net.pt"], [], "rename net/net.pt to 1/model.pt"),
+    (["README.md", "pytorch_model.bin"], [], "put a file of torch.export.save there as model.pt2"),
+    (["net/weights.safetensors"], [], "put a file of torch.export.save there as model.pt2"),
 ])
-def test_folder_of_model_files_is_refused_with_a_remedy(tmp_path, files, advice):
+def test_folder_without_a_model_is_refused_with_a_remedy(tmp_path, files, flags, advice):
     from server import Server
 
     for file in files:
         path = tmp_path / "models" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-    server = Server(tmp_path / "log", [tmp_path / "models"]).spawn()
+    server = Server(tmp_path / "log", [tmp_path / "models"], flags).spawn()
     assert server.exit_code(20) == 1
     text = server.log.read_text()
     assert f"found {', '.join(sorted(files))}" in text

@@ -68,7 +68,8 @@ pub(super) const COMPILED: Format = Format {
 /// Format of TorchServe's model archives.
 pub(super) const MAR: Format = Format {
     what: "a TorchServe archive (.mar)",
-    remedy: "unpack it; if the model in it was saved with torch.export.save or torch.jit.save, serve that file",
+    remedy: "build the module in Python, give it the weights with load_state_dict, torch.export.export it with an example, \
+             torch.export.save the result, and serve that file",
 };
 
 /// Format that `torch.package` writes.

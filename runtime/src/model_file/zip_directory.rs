@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::advice::{Advice, COMPILED, KERAS, MAR, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
+use super::advice::{Advice, COMPILED, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
+use super::torchserve;
 
 /// First bytes of an entry, and so of an archive.
 pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
@@ -74,13 +75,17 @@ impl ZipDirectory {
         self.has_inner("models/model.json") && self.has_inner("archive_format")
     }
 
+    /// True if the archive is one of TorchServe's, whatever else it holds.
+    pub(super) fn is_torchserve(&self) -> bool {
+        self.entries.iter().any(|entry| entry.name == torchserve::MANIFEST)
+    }
+
     /// Returns advice for archives of other formats, by the names of their entries.
     pub(super) fn advice(&self) -> Option<Advice> {
         let inner = |name: &str| self.has_inner(name);
         let known = [
             (inner("serialized_exported_program.json"), &OLD_EXPORTED),
             (inner("archive_format"), &COMPILED),
-            (inner("MANIFEST.json") && self.any("MAR-INF/"), &MAR),
             (inner("model.weights.h5"), &KERAS),
             (inner(".data/extern_modules"), &PACKAGE),
             (self.all_end_with(".npy"), &NUMPY),
@@ -120,10 +125,6 @@ impl ZipDirectory {
             entry.name == name || in_folder.is_some_and(|(_, rest)| rest == name)
         };
         self.entries.iter().any(is_inner)
-    }
-
-    fn any(&self, prefix: &str) -> bool {
-        self.entries.iter().any(|entry| entry.name.starts_with(prefix))
     }
 
     fn all_end_with(&self, end: &str) -> bool {
@@ -229,7 +230,6 @@ mod tests {
         for (names, what) in [
             (["x/data/aotinductor/model/a.so", "x/archive_format"].as_slice(), "AOTInductor"),
             (&["version", "serialized_exported_program.json"], "before torch 2.8"),
-            (&["MAR-INF/MANIFEST.json", "model.pt"], ".mar"),
             (&["config.json", "model.weights.h5"], "Keras"),
             (&["x/.data/extern_modules", "x/data.pkl"], "torch.package"),
             (&["a.npy", "b.npy"], "NumPy"),

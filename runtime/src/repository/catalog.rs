@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::layout::{self, Child, Layout, PathContents};
-use super::options::ScanOptions;
+use super::loose_files::{self, LooseFile};
+use super::options::{AutoComplete, ScanOptions};
 use super::{config_file, names, no_model};
 
 /// A model in a repository path.
@@ -49,7 +50,7 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
             PathContents::Model(layout) => add(&mut catalog, single(path, layout, options)?),
             PathContents::Directory => match only_file(path, options) {
                 Some(file) => add(&mut catalog, single(&file, Layout::File, options)?),
-                None => list_directory(&mut catalog, path)?,
+                None => list_directory(&mut catalog, path, options)?,
             },
         }
     }
@@ -64,8 +65,8 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     Ok(catalog)
 }
 
-/// Checks that a model was found if `--model-name` is set or if files look like models. Without a model the server
-/// would be ready but could not answer any request. An empty directory without `--model-name` is accepted.
+/// Checks that a model was found if `--model-name` is set or if a path holds anything. Without a model the server would
+/// be ready but could not answer any request. An empty directory without `--model-name` is accepted.
 ///
 /// # Errors
 /// A sentence that says what the path holds instead.
@@ -76,19 +77,23 @@ pub(super) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<()
     match (&options.model_name, &options.paths[..]) {
         (Some(_), [path]) => Err(no_model::sentence(path)?),
         (Some(_) | None, paths) => {
-            let mut found = paths.iter().filter_map(|path| no_model::misplaced(path));
+            let mut found = paths.iter().filter_map(|path| no_model::unused(path));
             found.next().map_or(Ok(()), Err)
         }
     }
 }
 
+/// Name of the directory with the archives of TorchServe, beside its configuration.
+const MODEL_STORE: &str = "model-store";
+
 /// Returns the only file of a repository path if it looks like a model and `--model-name` says that the path holds one.
-/// A download of one object of a bucket, whose name need not be `model.pt`, leaves such a directory.
+/// A download of one object of a bucket, whose name need not be `model.pt`, leaves such a directory. Storage made for TorchServe has one archive in
+/// `model-store`.
 fn only_file(path: &Path, options: &ScanOptions) -> Option<PathBuf> {
     let (Some(_), [_]) = (&options.model_name, &options.paths[..]) else {
         return None;
     };
-    no_model::only_file(path)
+    no_model::only_file(path).or_else(|| no_model::only_file(&path.join(MODEL_STORE)))
 }
 
 /// Returns the model of a repository path that is a model itself, not a directory of models. The model answers to
@@ -118,13 +123,22 @@ fn own_name(path: &Path, layout: Layout) -> Result<String, String> {
         .ok_or_else(|| format!("'{}' is not usable as a model name: set one with --model-name", path.display()))
 }
 
-fn list_directory(catalog: &mut Catalog, directory: &Path) -> Result<(), String> {
-    for child in layout::children(directory)? {
-        if let Some(found) = in_directory(&child) {
-            add(catalog, found);
-        }
+fn list_directory(catalog: &mut Catalog, directory: &Path, options: &ScanOptions) -> Result<(), String> {
+    let children = layout::children(directory)?;
+    let mut found: Vec<CatalogEntry> = children.iter().filter_map(in_directory).collect();
+    // The name of the only model cannot be the name of several files.
+    if found.is_empty() && options.model_name.is_none() && options.auto_complete == AutoComplete::On {
+        found = loose_files::models(directory)?.into_iter().map(of_file).collect();
+    }
+    for entry in found {
+        add(catalog, entry);
     }
     Ok(())
+}
+
+fn of_file(LooseFile { name, path }: LooseFile) -> CatalogEntry {
+    let location = path.map(|path| ModelLocation { path, layout: Layout::File, naming: Naming::Free });
+    CatalogEntry { name, alias: None, location }
 }
 
 /// Returns the model at an entry of a directory of models, if there is one.

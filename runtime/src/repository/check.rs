@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::config_file;
 use super::layout::{self, BARE_FILE, Layout, PathContents};
+use super::loose_files;
 use super::options::{AutoComplete, ScanOptions};
 use super::stamp::ChangeDetection;
 use crate::config::ModelConfig;
@@ -30,10 +31,25 @@ fn check_children(directory: &Path) -> Vec<String> {
     // Detection already reported a directory that cannot be read.
     let children = layout::children(directory).unwrap_or_default();
     let children = children.iter().filter(|child| !child.is_hidden() && child.path.is_dir());
-    let errors = children.take(MAX_MODELS).flat_map(|child| match layout::detect(&child.path) {
-        Ok(PathContents::Model(layout)) => check_model(&child.path, layout),
+    let mut models = children.take(MAX_MODELS).filter_map(|child| match layout::detect(&child.path) {
+        Ok(PathContents::Model(layout)) => Some(check_model(&child.path, layout)),
         // A repository may hold directories that are not models.
-        Ok(PathContents::Directory) => Vec::new(),
+        Ok(PathContents::Directory) => None,
+        Err(error) => Some(vec![error]),
+    });
+    match models.next() {
+        Some(first) => first.into_iter().chain(models.flatten()).collect(),
+        None => check_loose_files(directory),
+    }
+}
+
+fn check_loose_files(directory: &Path) -> Vec<String> {
+    let found = match loose_files::models(directory) {
+        Ok(found) => found,
+        Err(error) => return vec![error],
+    };
+    let errors = found.into_iter().flat_map(|file| match file.path {
+        Ok(path) => check_model(&path, Layout::File),
         Err(error) => vec![error],
     });
     errors.collect()

@@ -10,12 +10,12 @@ use super::versions;
 /// Limit on the entries in the message, so that it fits a line of a terminal.
 const NAMED: usize = 5;
 
-/// Common extensions of PyTorch's model files.
-const TORCH_EXTENSIONS: [&str; 6] = ["pt", "pth", "ts", "jit", "torchscript", "pt2"];
+/// Common extensions of PyTorch's model files, and of TorchServe's archives.
+const TORCH_EXTENSIONS: [&str; 7] = ["pt", "pth", "ts", "jit", "torchscript", "pt2", "mar"];
 
 /// Extensions of models for other servers.
-const OTHER_EXTENSIONS: [&str; 13] =
-    ["bst", "ckpt", "engine", "gguf", "h5", "joblib", "keras", "mar", "onnx", "pb", "pkl", "plan", "safetensors"];
+const OTHER_EXTENSIONS: [&str; 12] =
+    ["bst", "ckpt", "engine", "gguf", "h5", "joblib", "keras", "onnx", "pb", "pkl", "plan", "safetensors"];
 
 /// Returns a sentence about what the directory holds instead of a model, and how to name one.
 ///
@@ -39,6 +39,15 @@ pub(super) fn sentence(directory: &Path) -> Result<String, String> {
 pub(super) fn misplaced(directory: &Path) -> Option<String> {
     let holds_model = entries(directory).ok()?.iter().any(|entry| is_model(entry));
     holds_model.then(|| sentence(directory).ok())?
+}
+
+/// Returns the sentence about a directory in which no model was found although it holds something; `None` for an empty
+/// one. A server of it would be ready without any model.
+pub(super) fn unused(directory: &Path) -> Option<String> {
+    let mut children = layout::children(directory).ok()?.into_iter();
+    // A new file system has this directory.
+    let holds_something = children.any(|child| !child.is_hidden() && !child.is("lost+found"));
+    holds_something.then(|| sentence(directory).ok())?
 }
 
 /// Returns the path of a directory's only file if it looks like one of PyTorch's models; `None` if the directory holds
@@ -120,7 +129,8 @@ fn is_torch(entry: &str) -> bool {
     has_extension(entry, &TORCH_EXTENSIONS)
 }
 
-fn is_model(entry: &str) -> bool {
+/// Returns true for a name with an extension of model files, of this server or of others.
+pub(super) fn is_model(entry: &str) -> bool {
     is_torch(entry) || has_extension(entry, &OTHER_EXTENSIONS)
 }
 

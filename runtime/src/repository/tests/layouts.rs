@@ -29,6 +29,47 @@ async fn a_file_is_a_model_named_by_its_stem() {
 }
 
 #[tokio::test]
+async fn each_file_of_a_folder_without_models_is_a_model() {
+    let folder = Folder::new();
+    folder.write("a.pt", "first").write("b.pt2", "second").write("README.md", "").directory("empty");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["a 1 READY", "b 1 READY"]);
+    assert_eq!(repository.find("b", "").unwrap().content, "second");
+}
+
+#[tokio::test]
+async fn the_only_archive_of_a_model_store_has_the_name_of_the_model() {
+    let folder = Folder::new();
+    folder.write("model-store/mnist.mar", "archive").write("config/config.properties", "");
+    let (repository, _) = single(folder.path().to_owned(), Some("digits")).await;
+    assert_eq!(index(&repository), ["digits 1 READY"]);
+    assert_eq!(repository.find("digits", "").unwrap().content, "archive");
+}
+
+#[tokio::test]
+async fn files_beside_models_are_no_models() {
+    let folder = Folder::with(&[("m", &[1])]);
+    folder.write("old.pt", "weights");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["m 1 READY"]);
+}
+
+#[tokio::test]
+async fn a_folder_without_a_model_is_refused_by_what_it_holds() {
+    for (name, files) in [(None, ["notes.txt", "pytorch_model.bin"]), (Some("m"), ["a.pt", "b.pt"])] {
+        let folder = Folder::new();
+        for file in files {
+            folder.write(file, "");
+        }
+        let name = name.map(str::to_owned);
+        let fake = FakeLauncher::default();
+        let refused = Repository::new(&[folder.path().to_owned()], name, options(ControlMode::None), fake);
+        let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains(&format!("found {}, {}; ", files[0], files[1])), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_bare_directory_is_a_model() {
     let folder = Folder::new();
     folder.write("resnet/model.pt", "weights").write("resnet/README.md", "");

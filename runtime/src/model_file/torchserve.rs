@@ -1,0 +1,177 @@
+//! TorchServe's archives (`.mar`): a zip archive with a model, a manifest, and often a Python handler. The model is
+//! unpacked and served. Python code of the archive never runs.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tempfile::TempDir;
+use zip::ZipArchive;
+
+use super::advice::MAR;
+use super::zip_directory::ENTRY;
+use super::{ModelFormat, START, sentence, signatures};
+
+/// Name of the entry that describes the archive.
+pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
+
+/// Limit on the manifest in bytes; a usual one has 500.
+const LONGEST_MANIFEST: u64 = 1 << 20;
+
+/// Limit on unpacked bytes per byte of archive, and the bytes allowed in addition: weights hardly shrink.
+const UNPACKED_PER_BYTE: u64 = 4;
+const UNPACKED_FLOOR: u64 = 64 << 20;
+
+/// Handlers that TorchServe brings, and what each does around the model.
+const HANDLERS: [(&str, &str); 4] = [
+    ("image_classifier", "decoding, cropping and normalising an image, and naming the five likeliest classes"),
+    ("image_segmenter", "decoding, cropping and normalising an image, and choosing a class for each pixel"),
+    ("object_detector", "decoding an image, and naming the boxes above a threshold"),
+    ("text_classifier", "turning a text into numbers, and naming the likeliest class"),
+];
+
+/// The model of an archive, in a directory that is deleted when this value is dropped.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// The model file.
+    pub path: PathBuf,
+    /// A sentence about the handler that does not run; `None` if the archive has none.
+    pub without: Option<String>,
+    _folder: TempDir,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    model: ManifestModel,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManifestModel {
+    serialized_file: Option<String>,
+    model_file: Option<String>,
+    handler: Option<String>,
+}
+
+/// Unpacks the model of a TorchServe archive to a temporary directory; `None` for a file of another format.
+///
+/// # Errors
+/// A sentence that names the archive and says why its model cannot be served, or that the disk failed.
+pub fn unpack(path: &Path) -> Result<Option<Unpacked>, String> {
+    if !is_archive(path) {
+        return Ok(None);
+    }
+    unpack_archive(path).map(Some).map_err(|reason| sentence(path, &reason))
+}
+
+/// Returns the format of the model in an archive, by its name and first bytes.
+pub(super) fn format(path: &Path) -> Result<ModelFormat, String> {
+    let (mut zip, manifest) = open(path)?;
+    let name = servable(&manifest)?;
+    let mut start = Vec::new();
+    entry(&mut zip, name)?.take(START).read_to_end(&mut start).map_err(|error| damaged(&error))?;
+    if !start.starts_with(ENTRY) {
+        let advice = signatures::advice(&start, u64::MAX);
+        return Err(of_model(name, &advice.text()));
+    }
+    Ok(if is_exported(name) { ModelFormat::Exported } else { ModelFormat::TorchScript })
+}
+
+fn is_archive(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let mut start = [0; ENTRY.len()];
+    let is_zip = BufReader::new(&file).read_exact(&mut start).is_ok() && start == *ENTRY;
+    is_zip && ZipArchive::new(BufReader::new(file)).is_ok_and(|zip| zip.index_for_name(MANIFEST).is_some())
+}
+
+fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
+    let (mut zip, manifest) = open(path)?;
+    let name = servable(&manifest)?;
+    let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
+    let most = size.saturating_mul(UNPACKED_PER_BYTE).saturating_add(UNPACKED_FLOOR);
+    let entry = entry(&mut zip, name)?;
+    let declared = entry.size();
+    if declared > most {
+        return Err(format!("has {size} bytes but declares {declared} unpacked: refused as a possible zip bomb"));
+    }
+    let disk = |error: io::Error| format!("cannot be unpacked: {error}");
+    let folder = tempfile::Builder::new().prefix("weir-model-").tempdir().map_err(disk)?;
+    // The name in the archive is never used as a path.
+    let model = folder.path().join(if is_exported(name) { "model.pt2" } else { "model.pt" });
+    let written = io::copy(&mut entry.take(declared.saturating_add(1)), &mut File::create(&model).map_err(disk)?);
+    if written.map_err(disk)? != declared {
+        return Err(format!("is damaged: '{}' has another size than it declares", shown(name)));
+    }
+    super::examine(&model).map_err(|reason| of_model(name, &reason))?;
+    Ok(Unpacked { path: model, without: without(&manifest), _folder: folder })
+}
+
+fn open(path: &Path) -> Result<(ZipArchive<BufReader<File>>, ManifestModel), String> {
+    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(&error))?;
+    let mut text = Vec::new();
+    entry(&mut zip, MANIFEST)?.take(LONGEST_MANIFEST).read_to_end(&mut text).map_err(|error| damaged(&error))?;
+    let manifest: Manifest = serde_json::from_slice(&text)
+        .map_err(|error| format!("is a TorchServe archive (.mar) with a wrong {MANIFEST}: {error}"))?;
+    Ok((zip, manifest.model))
+}
+
+fn entry<'a>(
+    zip: &'a mut ZipArchive<BufReader<File>>,
+    name: &str,
+) -> Result<zip::read::ZipFile<'a, BufReader<File>>, String> {
+    zip.by_name(name).map_err(|error| format!("is a TorchServe archive (.mar) without '{}': {error}", shown(name)))
+}
+
+/// Returns the name of the model's entry. A manifest that names a Python file of the model's class has weights without
+/// code, which only that class can load.
+fn servable(manifest: &ManifestModel) -> Result<&str, String> {
+    match (&manifest.serialized_file, &manifest.model_file) {
+        (Some(_), Some(class)) => Err(format!(
+            "is a TorchServe archive (.mar) of weights for a class in Python ('{}'), which does not run here: {}",
+            shown(class),
+            MAR.remedy
+        )),
+        (Some(name), None) if !name.is_empty() => Ok(name),
+        (Some(_) | None, _) => {
+            Err(format!("is a TorchServe archive (.mar) of Python code without a model file: {}", MAR.remedy))
+        }
+    }
+}
+
+/// Returns a sentence about the handler, which does not run.
+fn without(manifest: &ManifestModel) -> Option<String> {
+    let handler = shown(manifest.handler.as_deref()?);
+    let known = HANDLERS.iter().find(|(name, _)| *name == handler).map(|(_, work)| *work);
+    Some(match known {
+        Some(work) => format!(
+            "the handler {handler} does not run: {work} are left to the client, which sends the model's tensors and gets \
+             its outputs"
+        ),
+        None => format!(
+            "the handler '{handler}' does not run: clients send the model's own tensors and get its outputs, and do \
+             themselves what it did before and after the model"
+        ),
+    })
+}
+
+fn is_exported(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pt2"))
+}
+
+fn of_model(name: &str, reason: &str) -> String {
+    format!("is a TorchServe archive (.mar) whose model '{}' {reason}", shown(name))
+}
+
+fn damaged(error: &dyn std::error::Error) -> String {
+    format!("is damaged: {error}")
+}
+
+/// Returns a text of the manifest without control characters and at most 100 characters long, for a log line.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+#[cfg(test)]
+mod tests;
