@@ -33,6 +33,14 @@ pub trait Backend: Send + Sync {
     /// [`LoadError`] with a reason that names the file.
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError>;
 
+    /// Returns a phrase about a model file that contains code, such as `is TorchScript, which is code: …`, with a way to
+    /// save the model as data; `None` if the file is only data. [`ModelCode::Forbid`] refuses a model with code. A
+    /// backend that does not implement this method counts as one whose models are code.
+    fn code_in(&self, source: &ModelSource) -> Option<String> {
+        let _ = source;
+        Some("may contain code: torch.export.save the model, and serve that file".to_owned())
+    }
+
     /// Ends the loads in progress as far as possible, and refuses later ones. Called when the server stops.
     fn close(&self) {}
 }
@@ -99,6 +107,15 @@ pub enum WarmUpFailures {
     Refuse,
     /// The model is served, and the log shows the reason.
     Allow,
+}
+
+/// Permission to load models that contain code (`--model-code`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModelCode {
+    /// Every model is loaded.
+    Allow,
+    /// Only models whose files are data are loaded: the model cannot do more than call known operators.
+    Forbid,
 }
 
 /// Operators that a model may call although the server cannot check their operands (`--allow-unguarded-operators`).
@@ -246,6 +263,9 @@ pub struct ModelSource {
     pub warm_up_failures: WarmUpFailures,
     /// Operators that the model may call although their operands are not checked.
     pub unguarded_operators: UnguardedOperators,
+    /// Permission to load code. The backend applies it to the bytes that it loads, because the file may have changed
+    /// since [`Backend::code_in`] examined it.
+    pub code: ModelCode,
 }
 
 /// One tensor of a model's configuration.

@@ -55,6 +55,10 @@ impl Backend for EchoBackend {
         None
     }
 
+    fn code_in(&self, _source: &ModelSource) -> Option<String> {
+        None
+    }
+
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
         Ok(Arc::new(EchoModel { signature: signature(source)?, behaviour: behaviour(source)? }))
     }

@@ -17,13 +17,13 @@ use weir_protocol::Tensor;
 use weir_protocol::grpc::proto;
 
 use crate::backend::{
-    Backend, Device, LoadError, Model, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures, WarmUpSample,
+    Backend, Device, LoadError, Model, ModelCode, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures, WarmUpSample,
 };
 use crate::config::{ModelConfig, Warmup};
 use crate::engine::{BatchLimit, Engine, EngineSpec, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
-use crate::model_file::torchserve;
+use crate::model_file::{self, torchserve};
 use crate::repository::{Launch, VersionSource};
 pub(crate) use batch_monitor::BatchMonitor;
 use capacity::{Capacity, CapacityShare};
@@ -52,6 +52,8 @@ pub(crate) struct LaunchOptions {
     pub warm_up_failures: WarmUpFailures,
     /// Operators that models may call although their operands are not checked.
     pub unguarded_operators: UnguardedOperators,
+    /// Permission to load models that contain code.
+    pub model_code: ModelCode,
     /// Example file of the only model (`--example`).
     pub example: Option<PathBuf>,
 }
@@ -110,6 +112,7 @@ impl Launcher {
         let path = unpacked.as_ref().map_or(&source.path, |unpacked| &unpacked.path).clone();
         let model_source = ModelSource { samples, path, ..self.model_source(source, &config, &devices, example) };
         let backend = self.backend(&config.backend)?;
+        check_code(backend.as_ref(), &model_source)?;
         let model = backend.load(&model_source)?;
         let signature = model.signature().clone();
         let limitation = model.limitation().map(str::to_owned);
@@ -179,6 +182,7 @@ impl Launcher {
                 [_, ..] => WarmUpFailures::Allow,
             },
             unguarded_operators: self.options.unguarded_operators.clone(),
+            code: self.options.model_code,
         }
     }
 }
@@ -258,6 +262,24 @@ fn unpack(source: &VersionSource) -> Result<Option<torchserve::Unpacked>, LoadEr
         tracing::warn!(model = %source.name, reason, "served the model of a TorchServe archive without its handler");
     }
     Ok(unpacked)
+}
+
+/// Refuses a model that contains code if code is forbidden.
+fn check_code(backend: &dyn Backend, source: &ModelSource) -> Result<(), LoadError> {
+    let reason = match source.code {
+        ModelCode::Allow => return Ok(()),
+        ModelCode::Forbid if !source.op_libraries.is_empty() => {
+            Some("needs libraries with operators, which are code: remove model_operations from config.pbtxt".to_owned())
+        }
+        ModelCode::Forbid => backend.code_in(source),
+    };
+    match reason {
+        None => Ok(()),
+        Some(reason) => Err(LoadError::File(format!(
+            "{}. This server loads no code (--model-code=forbid)",
+            model_file::sentence(&source.path, &reason)
+        ))),
+    }
 }
 
 /// Returns the paths of the operator libraries. The configuration has checked that they are inside the model's

@@ -72,3 +72,15 @@ def test_files_that_cannot_be_served_are_all_named(tmp_path):
     assert "optimiser.pt' is a state_dict or checkpoint" in text
     assert "eager.mar' is a TorchServe archive (.mar) of weights for a class in Python ('net.py')" in text
     assert text.count("torch.export.save the result") >= 2
+
+
+def test_code_can_be_forbidden(tmp_path, folder):
+    flags = ["--model-code=forbid", "--exit-on-error=false", "--strict-readiness=false"]
+    server = Server(tmp_path / "log", [folder], flags).start()
+    ready = {name: server.call("GET", f"/v2/models/{name}/ready").status == 200
+             for name in ["exported", "program", "script", "served"]}
+    assert ready == {"exported": True, "program": True, "script": False, "served": False}
+    text = server.log.read_text()
+    assert "is TorchScript, which is code: in Python, torch.export.export the original module" in text
+    assert "This server loads no code (--model-code=forbid)" in text
+    server.stop()

@@ -86,6 +86,7 @@ alerts_use_documented_metrics() {
     check "scraped namespaces with watchNamespace" '{matchNames: ["team"]}' "$(monitors --set watchNamespace=team | field namespaceSelector)"
     check "scrape annotations that the PodMonitor reads" "path port scrape" \
         "$(monitors | grep -oE 'annotation_prometheus_io_[a-z]+' | sed 's/.*_//' | sort -u | paste -sd ' ')"
+    check "permission of models to contain code" "forbid" "$(render -s templates/runtime.yaml --set runtime.modelCode=forbid | sed -n 's/.*WEIR_MODEL_CODE, value: \([a-z]*\)}.*/\1/p')"
     check "scrape annotations of weir-libtorch" "path port scrape" "$(render -s templates/runtime.yaml | sed -n 's/^ *prometheus.io.\([a-z]*\):.*/\1/p' | sort -u | paste -sd ' ')"
     check "alerts without PodMonitors" PrometheusRule "$(monitors --set monitoring.podMonitor=false | field kind)"
     metrics=$(monitors --set monitoring.podMonitor=false | grep -oE 'weir_[a-z_]+' | sort -u)

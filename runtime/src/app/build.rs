@@ -41,6 +41,7 @@ pub(super) fn server(
         batch_limit: config.batch_limit,
         warm_up_failures: config.warm_up_failures,
         unguarded_operators: config.unguarded_operators.clone(),
+        model_code: config.model_code,
         example: config.example.clone(),
     };
     let launcher = Launcher::new(setup.backends, launch);

@@ -14,10 +14,10 @@ use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
-use super::models::{ALL_OPERATORS, BackendSetting, ModeFlag, ModelArgs, WarmUpFlag};
+use super::models::{ALL_OPERATORS, BackendSetting, CodeFlag, ModeFlag, ModelArgs, WarmUpFlag};
 use super::restrict;
 use super::triton_flags::Given;
-use crate::backend::{UnguardedOperators, WarmUpFailures};
+use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
@@ -55,6 +55,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         on_load_error: on_load_error(&models),
         warm_up_failures: warm_up_failures(&models),
         unguarded_operators: unguarded_operators(&models),
+        model_code: model_code(&models),
         example: models.example,
         id: models.id,
         repositories: models.model_repository,
@@ -129,6 +130,13 @@ fn warm_up_failures(models: &ModelArgs) -> WarmUpFailures {
     match models.warm_up_failures {
         WarmUpFlag::Refuse => WarmUpFailures::Refuse,
         WarmUpFlag::Allow => WarmUpFailures::Allow,
+    }
+}
+
+fn model_code(models: &ModelArgs) -> ModelCode {
+    match models.model_code {
+        CodeFlag::Allow => ModelCode::Allow,
+        CodeFlag::Forbid => ModelCode::Forbid,
     }
 }
 

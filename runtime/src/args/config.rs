@@ -9,7 +9,7 @@ use weir_ops::telemetry;
 use weir_serve::ConnectionLimits;
 
 use super::device::DeviceChoice;
-use crate::backend::{UnguardedOperators, WarmUpFailures};
+use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
@@ -42,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) example: Option<PathBuf>,
     pub(crate) warm_up_failures: WarmUpFailures,
     pub(crate) unguarded_operators: UnguardedOperators,
+    pub(crate) model_code: ModelCode,
     pub(crate) device: DeviceChoice,
     pub(crate) readiness: ReadinessPolicy,
     pub(crate) on_load_error: OnLoadError,

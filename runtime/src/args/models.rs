@@ -71,6 +71,10 @@ pub(super) struct ModelArgs {
     /// process or read and write memory out of bounds: names separated by commas, or all. Repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
     pub(super) allow_unguarded_operators: Vec<String>,
+    /// Models that contain code: allow = loaded; forbid = refused, so that only formats that are data are loaded, such as
+    /// .pt2 files of torch.export.save. TorchScript and libraries with operators are code
+    #[arg(long, env = "WEIR_MODEL_CODE", value_enum, default_value = "allow", value_name = "USE")]
+    pub(super) model_code: CodeFlag,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
@@ -92,6 +96,13 @@ pub(super) enum ModeFlag {
 pub(super) enum WarmUpFlag {
     Refuse,
     Allow,
+}
+
+/// The values of `--model-code`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum CodeFlag {
+    Allow,
+    Forbid,
 }
 
 /// The value of one `--backend-config`.

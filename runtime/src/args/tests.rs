@@ -163,6 +163,14 @@ fn unguarded_operators_are_names_or_all() {
 }
 
 #[test]
+fn models_may_contain_code_unless_it_is_forbidden() {
+    use crate::backend::ModelCode;
+    assert_eq!(config("").model_code, ModelCode::Allow);
+    assert_eq!(config("--model-code=forbid").model_code, ModelCode::Forbid);
+    assert!(usage("--model-repository /m --model-code=no").contains("--model-code"));
+}
+
+#[test]
 fn a_path_without_its_flag_is_told_the_flag() {
     let told = usage("models/a.pt");
     assert!(told.contains("unexpected argument 'models/a.pt'"), "{told}");

@@ -24,6 +24,7 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),
+        code: crate::backend::ModelCode::Allow,
     }
 }
 

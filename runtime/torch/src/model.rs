@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput};
+use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::examine::{self, Verdict, Verdicts};
 use crate::file;
@@ -15,6 +16,10 @@ use crate::settings::Settings;
 use crate::startup::TrimWhenDropped;
 use crate::weights::Weights;
 use crate::{infer, op_libraries, plan, process};
+
+/// Phrase about TorchScript files where only data may be loaded.
+const TORCH_SCRIPT_IS_CODE: &str = "is TorchScript, which is code: in Python, torch.export.export the original module with \
+     an example, torch.export.save the result, and serve the .pt2 file";
 
 /// Serves TorchScript files with libtorch.
 #[derive(Debug)]
@@ -83,6 +88,14 @@ impl Backend for TorchBackend {
             limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
             trim,
         }))
+    }
+
+    fn code_in(&self, source: &ModelSource) -> Option<String> {
+        match model_file::format(&source.path) {
+            Ok(ModelFormat::TorchScript) => Some(TORCH_SCRIPT_IS_CODE.to_owned()),
+            // A file of an unknown format is refused by the load, with its reason.
+            Ok(ModelFormat::Exported) | Err(_) => None,
+        }
     }
 
     fn close(&self) {

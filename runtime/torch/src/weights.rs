@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_runtime::backend::{Device, LoadError, ModelSource};
+use weir_runtime::backend::{Device, LoadError, ModelCode, ModelSource};
 
 use crate::memory::Cap;
 use crate::module::{Module, SelfWrites};
@@ -20,6 +20,7 @@ use crate::unguarded;
 #[derive(Debug)]
 pub(crate) struct Weights {
     path: PathBuf,
+    code: ModelCode,
     /// The method that requests run.
     method: String,
     /// Identity of the file when it was first loaded.
@@ -76,6 +77,7 @@ impl Weights {
             |error| LoadError::File(format!("model file '{}' cannot be read: {error}", source.path.display()));
         let mut weights = Self {
             path: source.path.clone(),
+            code: source.code,
             method: settings.method.clone(),
             stamp: FileStamp::of(&source.path).map_err(unreadable)?,
             sharing: Sharing::Device,
@@ -142,7 +144,11 @@ impl Weights {
     }
 
     fn module(&self, device: Device) -> Result<Module, LoadError> {
-        Module::load(&self.path, device, &self.method).map_err(|fault| fault.of_load(&self.what()))
+        let loaded = match self.code {
+            ModelCode::Allow => Module::load(&self.path, device, &self.method),
+            ModelCode::Forbid => Module::load_exported(&self.path, device, &self.method),
+        };
+        loaded.map_err(|fault| fault.of_load(&self.what()))
     }
 
     fn what(&self) -> String {
@@ -246,6 +252,7 @@ mod tests {
             buckets: Vec::new(),
             warm_up_failures: weir_runtime::backend::WarmUpFailures::Refuse,
             unguarded_operators: weir_runtime::backend::UnguardedOperators::Only(Vec::new()),
+            code: weir_runtime::backend::ModelCode::Allow,
             name: "m".to_owned(),
             version: 1,
             path,

@@ -63,6 +63,7 @@ fn server(stop: &CancellationToken) -> Server {
         batch_limit: crate::engine::BatchLimit::Measured,
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),
+        model_code: crate::backend::ModelCode::Allow,
         example: None,
     };
     let launcher = Launcher::new(Vec::new(), launch);

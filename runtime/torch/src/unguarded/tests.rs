@@ -25,6 +25,7 @@ fn source(allowed: UnguardedOperators) -> ModelSource {
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: allowed,
+        code: weir_runtime::backend::ModelCode::Allow,
     }
 }
 

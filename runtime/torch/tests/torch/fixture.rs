@@ -37,6 +37,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),
+        code: weir_runtime::backend::ModelCode::Allow,
     }
 }
 

@@ -19,6 +19,7 @@ fn source(name: &str) -> ModelSource {
         buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Refuse,
         unguarded_operators: UnguardedOperators::Only(Vec::new()),
+        code: weir_runtime::backend::ModelCode::Allow,
         name: name.to_owned(),
         version: 1,
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
