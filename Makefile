@@ -9,14 +9,18 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
-libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
+libtorch: onnxruntime ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
+
+onnxruntime: ## Fetch onnxruntime into .onnxruntime/ (24 MB to download once), which ONNX models need.
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
+	@$(PYTHON) scripts/libtorch.py onnxruntime
 
 # One command builds both programs, so that their common dependencies are compiled once.
 build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.

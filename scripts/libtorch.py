@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Installs libtorch into .libtorch/ of the repository, from the wheels that PyTorch is published as.
+"""Installs libtorch into .libtorch/ of the repository, from the wheels that PyTorch is published as, and onnxruntime.
 
-    scripts/libtorch.py            # run by `make libtorch`
+    scripts/libtorch.py              # run by `make libtorch`
+    scripts/libtorch.py onnxruntime  # run by `make onnxruntime`
 
 The script asks pip for the addresses of the wheels (so that configured mirrors, proxies and certificates are used),
 downloads them itself (so that an interrupted download can resume), checks each against the SHA-256 below, and unpacks
@@ -10,6 +11,7 @@ only the files needed for linking and running on a CPU:
     .libtorch/lib/           libtorch_cpu.so, libc10.so, libgomp.so.1, and the two small CUDA
                              libraries libtorch_cpu.so is linked with, though a CPU never calls them
     .libtorch/include/       the C++ headers
+    .onnxruntime/            lib/libonnxruntime.so.1, which programs open when they load an ONNX model, and its notices
 
 If everything is in place, the script reports that and does nothing.
 """
@@ -20,6 +22,7 @@ import http.client
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -32,11 +35,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 VERSION = "2.11.0"
-ROOT = Path(__file__).resolve().parent.parent / ".libtorch"
-LIB = ROOT / "lib"
-INCLUDE = ROOT / "include"
-DOWNLOADS = ROOT / ".download"
-STAMP = ROOT / "stamp.json"
+ONNXRUNTIME = "1.31.1"
+REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Increase this when the unpacked files change, so that existing folders are replaced.
 LAYOUT = 1
@@ -55,6 +55,7 @@ class Wheel(NamedTuple):
     sha256: str
     libraries: tuple  # paths inside the wheel that are copied to lib/
     headers: str = ""  # folder inside the wheel that becomes include/
+    notices: tuple = ()  # paths inside the wheel that are copied beside lib/
 
 
 # Every CPython build of torch contains the same libraries, so any tag works; this uses cp311.
@@ -77,6 +78,49 @@ WHEELS = (
     ),
 )
 
+
+class Bundle(NamedTuple):
+    """The wheels whose files make up one folder of the repository."""
+
+    name: str
+    version: str
+    root: Path
+    wheels: tuple
+
+    @property
+    def lib(self):
+        return self.root / "lib"
+
+    @property
+    def include(self):
+        return self.root / "include"
+
+    @property
+    def downloads(self):
+        return self.root / ".download"
+
+    @property
+    def stamp(self):
+        return self.root / "stamp.json"
+
+
+BUNDLES = {
+    "libtorch": Bundle("libtorch", VERSION, REPOSITORY / ".libtorch", WHEELS),
+    "onnxruntime": Bundle(
+        "onnxruntime",
+        ONNXRUNTIME,
+        REPOSITORY / ".onnxruntime",
+        (
+            Wheel(
+                f"onnxruntime=={ONNXRUNTIME}",
+                "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f",
+                (f"onnxruntime/capi/libonnxruntime.so.{ONNXRUNTIME}",),
+                notices=("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt"),
+            ),
+        ),
+    ),
+}
+
 # pip compares tags literally; the wheels have these four tags in total.
 PLATFORMS = (
     "manylinux_2_28_x86_64",
@@ -89,16 +133,17 @@ class Failure(Exception):
     """An error with its cause and its remedy, as a message for users."""
 
 
-def main():
+def main(name="libtorch"):
     check_machine()
-    ROOT.mkdir(exist_ok=True)
-    with open(ROOT / ".lock", "w") as lock:
+    bundle = BUNDLES[name]
+    bundle.root.mkdir(exist_ok=True)
+    with open(bundle.root / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent builds must not unpack into each other's folders
-        if in_place():
-            print(f"libtorch {VERSION} is in place")
+        if in_place(bundle):
+            print(f"{name} {bundle.version} is in place")
             return
-        build()
-    print(f"libtorch {VERSION} is in {ROOT}")
+        build(bundle)
+    print(f"{name} {bundle.version} is in {bundle.root}")
 
 
 def check_machine():
@@ -106,45 +151,45 @@ def check_machine():
         raise Failure(f"this needs Python 3.9 or newer, and this is {platform.python_version()}")
     machine = (platform.system(), platform.machine())
     if machine != ("Linux", "x86_64"):
-        raise Failure(f"libtorch is pinned for Linux on x86_64 only; this is {' '.join(machine)}")
+        raise Failure(f"the libraries are pinned for Linux on x86_64 only; this is {' '.join(machine)}")
 
 
-def expected():
-    return {"layout": LAYOUT, "wheels": {wheel.requirement: wheel.sha256 for wheel in WHEELS}}
+def expected(bundle):
+    return {"layout": LAYOUT, "wheels": {wheel.requirement: wheel.sha256 for wheel in bundle.wheels}}
 
 
-def in_place():
+def in_place(bundle):
     try:
-        stamp = json.loads(STAMP.read_text())
+        stamp = json.loads(bundle.stamp.read_text())
         sizes = stamp.pop("sizes")
-        whole = all((LIB / name).stat().st_size == size for name, size in sizes.items())
+        whole = all((bundle.lib / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError):
         return False
-    return whole and stamp == expected()
+    return whole and stamp == expected(bundle)
 
 
-def build():
-    STAMP.unlink(missing_ok=True)
-    DOWNLOADS.mkdir(exist_ok=True)
-    for folder in (LIB, INCLUDE):
+def build(bundle):
+    bundle.stamp.unlink(missing_ok=True)
+    bundle.downloads.mkdir(exist_ok=True)
+    for folder in (bundle.lib, bundle.include):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     print("asking pip for the addresses of the wheels", flush=True)
-    addresses = locate()
-    for wheel in WHEELS:
-        unpack(download(addresses[wheel.requirement], wheel), wheel)
-    sizes = {path.name: path.stat().st_size for path in LIB.iterdir()}
-    STAMP.write_text(json.dumps({**expected(), "sizes": sizes}, indent=1) + "\n")
-    shutil.rmtree(DOWNLOADS)  # at the end, so that a retry after a failure finds the wheels
+    addresses = locate(bundle)
+    for wheel in bundle.wheels:
+        unpack(download(addresses[wheel.requirement], wheel, bundle.downloads), wheel, bundle)
+    sizes = {path.name: path.stat().st_size for path in bundle.lib.iterdir()}
+    bundle.stamp.write_text(json.dumps({**expected(bundle), "sizes": sizes}, indent=1) + "\n")
+    shutil.rmtree(bundle.downloads)  # at the end, so that a retry after a failure finds the wheels
 
 
-def locate():
+def locate(bundle):
     """Asks pip for the addresses of the wheels. Returns a dict from requirement to URL."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-"]
-    command += ["--no-deps", "--ignore-installed", "--only-binary=:all:", "--target", str(DOWNLOADS)]
+    command += ["--no-deps", "--ignore-installed", "--only-binary=:all:", "--target", str(bundle.downloads)]
     command += ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "none"]
     command += [part for tag in PLATFORMS for part in ("--platform", tag)]
-    command += ["--disable-pip-version-check", *(wheel.requirement for wheel in WHEELS)]
+    command += ["--disable-pip-version-check", *(wheel.requirement for wheel in bundle.wheels)]
     asked = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if asked.returncode != 0:
         raise Failure(explain_pip(asked.stderr))
@@ -166,9 +211,9 @@ def explain_pip(complaint):
     return f"pip did not find the wheels. It said:\n{complaint.strip()}"
 
 
-def download(address, wheel):
-    """Downloads the wheel to DOWNLOADS, resuming an earlier download. Returns its path."""
-    path = DOWNLOADS / urllib.parse.unquote(address.rsplit("/", 1)[-1].split("#")[0])
+def download(address, wheel, folder):
+    """Downloads the wheel to the folder, resuming an earlier download. Returns its path."""
+    path = folder / urllib.parse.unquote(address.rsplit("/", 1)[-1].split("#")[0])
     part = path.with_name(path.name + ".part")
     if not path.exists():
         part.touch()
@@ -264,14 +309,21 @@ def check_hash(path, wheel):
         )
 
 
-def unpack(path, wheel):
+def unpack(path, wheel, bundle):
     with zipfile.ZipFile(path) as archive:
         for member in wheel.libraries:
-            extract(archive, member, LIB / Path(member).name)
+            extract(archive, member, bundle.lib / loader_name(member))
+        for member in wheel.notices:
+            extract(archive, member, bundle.root / Path(member).name)
         if wheel.headers:
             for member in archive.namelist():
                 if member.startswith(wheel.headers) and not member.endswith("/"):
-                    extract(archive, member, INCLUDE / member[len(wheel.headers) :])
+                    extract(archive, member, bundle.include / member[len(wheel.headers) :])
+
+
+def loader_name(member):
+    """Returns the name under which the loader finds a library: without the numbers after the first."""
+    return re.sub(r"(\.so\.\d+)\..*", r"\1", Path(member).name)
 
 
 def extract(archive, member, target):
@@ -281,9 +333,10 @@ def extract(archive, member, target):
 
 
 if __name__ == "__main__":
+    asked = sys.argv[1:] or ["libtorch"]
     try:
-        main()
+        main(*asked)
     except Failure as failure:
-        sys.exit(f"libtorch: {failure}")
+        sys.exit(f"{asked[0]}: {failure}")
     except KeyboardInterrupt:
-        sys.exit("\nlibtorch: interrupted; run it again to resume")
+        sys.exit(f"\n{asked[0]}: interrupted; run it again to resume")

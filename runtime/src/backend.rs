@@ -41,6 +41,11 @@ pub trait Backend: Send + Sync {
         Some("may contain code: torch.export.save the model, and serve that file".to_owned())
     }
 
+    /// Returns true if the backend can run models on GPUs. Otherwise instances of kind `KIND_AUTO` are placed on the CPU.
+    fn runs_on_gpus(&self) -> bool {
+        true
+    }
+
     /// Ends the loads in progress as far as possible, and refuses later ones. Called when the server stops.
     fn close(&self) {}
 }

@@ -192,7 +192,8 @@ impl Launch for Launcher {
 
     fn launch(&self, source: &VersionSource) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::clone(&source.config);
-        let config = config.place(&self.options.gpus).map_err(refused)?;
+        let gpus = if self.backend(&config.backend)?.runs_on_gpus() { self.options.gpus.as_slice() } else { &[] };
+        let config = config.place(gpus).map_err(refused)?;
         log_ignored_cache(&config);
         self.start(source, config)
     }

@@ -1,6 +1,7 @@
-//! Recognises model files without loading them. A file other than TorchScript and the programs of torch.export is refused
-//! with a message that names its format, before the sizes that it declares cost memory. Only the first bytes, the directory of a zip archive and the
-//! start of its pickle are read, and nothing in them is executed. `weir check` prints the same messages.
+//! Recognises model files without loading them. A file other than TorchScript, the programs of torch.export and ONNX is
+//! refused with a message that names its format, before the sizes that it declares cost memory. Only the first bytes, the
+//! directory of a zip archive and the start of its pickle are read, and nothing in them is executed. `weir check` prints
+//! the same messages.
 
 mod advice;
 mod pickle;
@@ -24,6 +25,8 @@ pub enum ModelFormat {
     TorchScript,
     /// A program of `torch.export.save`.
     Exported,
+    /// A serialised `ModelProto` of ONNX.
+    Onnx,
 }
 
 /// Returns the format of a file, and refuses a file of another format. A damaged archive may pass.
@@ -34,13 +37,36 @@ pub fn format(path: &Path) -> Result<ModelFormat, String> {
     examine(path).map_err(|reason| sentence(path, &reason))
 }
 
-/// Refuses a file that cannot be served, like [`format()`].
+/// Refuses a file that libtorch cannot run, and returns the format of others.
 ///
 /// # Errors
 /// The same as for [`format()`].
-pub fn check(path: &Path) -> Result<(), String> {
-    format(path).map(drop)
+pub fn check_torch(path: &Path) -> Result<ModelFormat, String> {
+    match format(path)? {
+        format @ (ModelFormat::TorchScript | ModelFormat::Exported) => Ok(format),
+        ModelFormat::Onnx => Err(sentence(path, &advice::ONNX.text())),
+    }
 }
+
+/// Refuses a file that onnxruntime cannot run.
+///
+/// # Errors
+/// The same as for [`format()`].
+pub fn check_onnx(path: &Path) -> Result<(), String> {
+    match format(path)? {
+        ModelFormat::Onnx => Ok(()),
+        ModelFormat::TorchScript => Err(sentence(path, NOT_ONNX[0])),
+        ModelFormat::Exported => Err(sentence(path, NOT_ONNX[1])),
+    }
+}
+
+/// Messages about files of PyTorch whose configuration names the backend `onnxruntime`.
+const NOT_ONNX: [&str; 2] = [
+    "is TorchScript, not an ONNX model: write backend: \"pytorch\" in config.pbtxt, or name the file model.pt and \
+     leave out config.pbtxt",
+    "is a program of torch.export, not an ONNX model: write backend: \"pytorch\" in config.pbtxt, or name the file \
+     model.pt2 and leave out config.pbtxt",
+];
 
 /// Returns a sentence about a model file that ends with `reason`.
 #[must_use]
@@ -67,6 +93,9 @@ fn examine(path: &Path) -> Result<ModelFormat, String> {
     let size = check_size(path)?;
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
     let start = first_bytes(path).map_err(unreadable)?;
+    if signatures::is_onnx(&start) {
+        return Ok(ModelFormat::Onnx);
+    }
     if !start.starts_with(zip_directory::ENTRY) {
         return Err(signatures::advice(&start, size).text());
     }

@@ -10,10 +10,25 @@ use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup, ModelVersionPo
 
 use super::{ConfigError, Origin};
 
-/// The backend, for which Triton has two names: one as backend and one as platform.
+/// The name of libtorch's backend.
 pub(super) const PYTORCH: &str = "pytorch";
-const PYTORCH_PLATFORM: &str = "pytorch_libtorch";
-const PYTORCH_FILENAME: &str = "model.pt";
+
+/// A backend for which Triton has two names: one as backend and one as platform.
+struct Names {
+    backend: &'static str,
+    platform: &'static str,
+    default_filename: &'static str,
+}
+
+const NAMES: [Names; 2] = [
+    Names { backend: PYTORCH, platform: "pytorch_libtorch", default_filename: "model.pt" },
+    Names { backend: "onnxruntime", platform: "onnxruntime_onnx", default_filename: "model.onnx" },
+];
+
+/// Returns the names of the backend that has this name as its backend or its platform.
+fn names(name: &str) -> Option<&'static Names> {
+    NAMES.iter().find(|names| names.backend == name || names.platform == name)
+}
 
 /// Fills in the name and the backend.
 pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(), ConfigError> {
@@ -29,33 +44,32 @@ pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(
                     config.name
                 )));
             }
-            (PYTORCH_PLATFORM, _) => PYTORCH.to_owned(),
             (platform, _) => platform.to_owned(),
         };
     }
-    if config.backend == PYTORCH_PLATFORM {
-        PYTORCH.clone_into(&mut config.backend);
+    if let Some(names) = names(&config.backend) {
+        names.backend.clone_into(&mut config.backend);
     }
     Ok(())
 }
 
 /// Refuses a platform that does not belong to the backend, in Triton's words.
 pub(super) fn check_pair(config: &ModelConfig) -> Result<(), ConfigError> {
-    let platform = config.platform.as_str();
-    if config.backend != PYTORCH || ["", PYTORCH, PYTORCH_PLATFORM].contains(&platform) {
-        return Ok(());
+    let (platform, backend) = (config.platform.as_str(), config.backend.as_str());
+    match names(backend) {
+        Some(names) if !["", backend, names.platform].contains(&platform) => Err(ConfigError::Invalid(format!(
+            "unexpected 'platform' and 'backend' pair, got: {platform}, {backend} for model '{}'",
+            config.name
+        ))),
+        Some(_) | None => Ok(()),
     }
-    Err(ConfigError::Invalid(format!(
-        "unexpected 'platform' and 'backend' pair, got: {platform}, {PYTORCH} for model '{}'",
-        config.name
-    )))
 }
 
 /// Fills in all other defaults; idempotent.
 pub(super) fn defaults(config: &mut ModelConfig, max_batch_size: Option<usize>) {
-    if config.backend == PYTORCH {
-        default_text(&mut config.platform, PYTORCH_PLATFORM);
-        default_text(&mut config.default_model_filename, PYTORCH_FILENAME);
+    if let Some(names) = names(&config.backend) {
+        default_text(&mut config.platform, names.platform);
+        default_text(&mut config.default_model_filename, names.default_filename);
     }
     version_policy(config);
     preferred_batch_size(config, max_batch_size);

@@ -30,7 +30,8 @@ const FROM_SOURCE: &str = "this runtime serves PyTorch models: torch.export.save
 pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
 
 /// Format of ONNX files.
-pub(super) const ONNX: Format = Format { what: "an ONNX model", remedy: FROM_SOURCE };
+pub(super) const ONNX: Format =
+    Format { what: "an ONNX model", remedy: "name it model.onnx, or write backend: \"onnxruntime\" in config.pbtxt" };
 
 /// Format of graphs that TensorFlow exports.
 pub(super) const SAVED_MODEL: Format = Format { what: "a TensorFlow SavedModel", remedy: FROM_SOURCE };

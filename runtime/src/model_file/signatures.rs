@@ -64,10 +64,15 @@ fn is_safetensors(start: &[u8], size: u64) -> bool {
 fn protobuf(start: &[u8]) -> Option<&'static Format> {
     match start {
         [0x08, 1, 0x12, ..] => Some(&SAVED_MODEL),
-        // The next field: producer_name, producer_version, domain, model_version, doc_string, graph or opset_import.
-        [0x08, 3..=32, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, ..] => Some(&ONNX),
+        _ if is_onnx(start) => Some(&ONNX),
         _ => None,
     }
+}
+
+/// Returns true for the start of an ONNX model: its `ir_version`, and the tag of the next field, which is producer_name,
+/// producer_version, domain, model_version, doc_string, graph or opset_import.
+pub(super) fn is_onnx(start: &[u8]) -> bool {
+    matches!(start, [0x08, 3..=32, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, ..])
 }
 
 /// Recognises text files, most of which are error messages saved in place of a model.

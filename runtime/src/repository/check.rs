@@ -10,14 +10,15 @@ use super::stamp::ChangeDetection;
 use crate::config::ModelConfig;
 use crate::model_file;
 
-/// Names of the backend whose files are recognised.
+/// Names of the backends whose files are recognised.
 const PYTORCH: [&str; 3] = ["pytorch", "pytorch_libtorch", "weir-libtorch"];
+const ONNX: [&str; 2] = ["onnxruntime", "onnxruntime_onnx"];
 
 /// Limit on the models to check: more than a repository has, so that checking a mistaken path ends quickly.
 const MAX_MODELS: usize = 10_000;
 
 /// Returns every error for which a start would refuse the models at a repository path, one sentence each:
-/// configurations with errors, and files that are not TorchScript.
+/// configurations with errors, and files of another format than their backend runs.
 #[must_use]
 pub fn check_models(path: &Path) -> Vec<String> {
     match layout::detect_repository(path) {
@@ -61,25 +62,27 @@ fn check_model(path: &Path, layout: Layout) -> Vec<String> {
         Ok(config) => config,
         Err(error) => return vec![error],
     };
-    if !PYTORCH.contains(&config.backend.as_str()) {
-        return Vec::new();
-    }
+    let check: fn(&Path) -> Result<(), String> = match config.backend.as_str() {
+        torch if PYTORCH.contains(&torch) => |file| model_file::check_torch(file).map(drop),
+        onnx if ONNX.contains(&onnx) => model_file::check_onnx,
+        _ => return Vec::new(),
+    };
     let files = match model_files(path, layout, &config) {
         Ok(files) => files,
         Err(error) => return vec![error],
     };
-    files.iter().filter_map(|file| model_file::check(file).err()).collect()
+    files.iter().filter_map(|file| check(file).err()).collect()
 }
 
 /// Returns the model files of every version.
 fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<PathBuf>, String> {
     let file = match layout {
         Layout::File => return Ok(vec![path.to_owned()]),
-        Layout::Bare => BARE_FILE,
+        Layout::Bare => return Ok(vec![layout::bare_file(path)]),
         Layout::Versioned => config.default_model_filename.as_deref().unwrap_or(BARE_FILE),
     };
     let versions = layout::version_dirs(path)?;
-    if versions.is_empty() || layout == Layout::Bare {
+    if versions.is_empty() {
         return Ok(vec![layout::model_file(path, file)]);
     }
     let files = versions.into_iter().map(|(_, directory)| layout::model_file(&directory, file));
@@ -128,9 +131,32 @@ mod tests {
                     format!("model file '{}' is an ONNX model, not TorchScript: ", folder.path().join(file).display());
                 assert!(error.starts_with(&begin), "{error}");
             }
-            let single = check_models(&folder.path().join(files[0]));
-            assert_eq!(single.len(), 1, "{single:?}");
         }
+    }
+
+    #[test]
+    fn the_contents_of_a_single_file_decide_on_its_backend() {
+        let folder = folder(&[("net", ONNX), ("net.onnx", ONNX), ("net.pt", ONNX), ("other.onnx", b"GGUF")]);
+        for name in ["net", "net.onnx", "net.pt"] {
+            assert_eq!(check_models(&folder.path().join(name)), Vec::<String>::new(), "{name}");
+        }
+        let errors = check_models(&folder.path().join("other.onnx"));
+        assert!(errors[0].contains("is a GGUF model"), "{errors:?}");
+    }
+
+    #[test]
+    fn onnx_models_are_found_in_every_layout() {
+        for files in
+            [["model.onnx"].as_slice(), &["1/model.onnx", "2/model.onnx"], &["one/model.onnx", "two/7/model.onnx"]]
+        {
+            let good: Vec<_> = files.iter().map(|name| (*name, ONNX)).collect();
+            assert_eq!(check_models(folder(&good).path()), Vec::<String>::new());
+            let bad: Vec<_> = files.iter().map(|name| (*name, b"GGUF".as_slice())).collect();
+            assert_eq!(check_models(folder(&bad).path()).len(), files.len(), "{files:?}");
+        }
+        let config = b"platform: 'onnxruntime_onnx'".as_slice();
+        let configured = folder(&[("m/config.pbtxt", config), ("m/1/model.onnx", b"GGUF")]);
+        assert_eq!(check_models(configured.path()).len(), 1);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, Layout};
+use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, Layout, ONNX_FILE};
 use super::no_model;
 use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
+use crate::model_file::{self, ModelFormat};
 use crate::small_file;
 
 /// Limit in bytes that exceeds every configuration, so that a mistaken file is not read into memory.
@@ -22,8 +23,11 @@ const SETTLED: Duration = Duration::from_secs(2);
 const LOOKS: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The backend of `model.pt` files without a configuration.
+/// The backend of TorchScript files and programs of torch.export without a configuration.
 const PYTORCH: &str = "pytorch";
+
+/// The backend of ONNX files without a configuration.
+const ONNXRUNTIME: &str = "onnxruntime";
 
 /// Reads the configuration of the model at `path`, or derives one from its files.
 ///
@@ -86,18 +90,33 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Returns the backend that the names of the files suggest.
+/// Returns the backend that the names of the files suggest; for a single file, also its contents.
 fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, String> {
-    let looks_like_torch = match layout {
-        Layout::File | Layout::Bare => true,
+    Ok(match layout {
+        Layout::File => Some(backend_of_file(path)),
+        Layout::Bare => Some(backend_of_name(&layout::bare_file(path))),
         Layout::Versioned => {
             let versions = layout::version_dirs(path)?;
-            let mut directories = versions.iter().map(|(_, directory)| directory.as_path());
-            let holds_model = |directory: &Path| layout::model_file(directory, BARE_FILE).is_file();
-            holds_model(path) || directories.any(holds_model)
+            let directories = || versions.iter().map(|(_, directory)| directory.as_path()).chain([path]);
+            let holds_torch = |directory: &Path| layout::model_file(directory, BARE_FILE).is_file();
+            let holds_onnx = |directory: &Path| directory.join(ONNX_FILE).is_file();
+            let onnx = || directories().any(holds_onnx).then_some(ONNXRUNTIME);
+            directories().any(holds_torch).then_some(PYTORCH).or_else(onnx)
         }
-    };
-    Ok(looks_like_torch.then_some(PYTORCH))
+    })
+}
+
+fn backend_of_file(path: &Path) -> &'static str {
+    match model_file::format(path) {
+        Ok(ModelFormat::Onnx) => ONNXRUNTIME,
+        Ok(ModelFormat::TorchScript | ModelFormat::Exported) => PYTORCH,
+        Err(_) => backend_of_name(path),
+    }
+}
+
+fn backend_of_name(path: &Path) -> &'static str {
+    let is_onnx = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
+    if is_onnx { ONNXRUNTIME } else { PYTORCH }
 }
 
 /// Reads the text of the file. If the file was emptied just now, waits for its new text.

@@ -12,7 +12,7 @@ use weir_protocol::grpc::proto;
 use super::catalog::{ModelLocation, Naming};
 use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
-use super::layout::{self, BARE_FILE, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
+use super::layout::{self, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
 use super::options::ScanOptions;
 use super::stamp::{ChangeDetection, DirectoryStamps, Stamp};
 use crate::backend::LoadError;
@@ -144,7 +144,7 @@ impl Inspector<'_> {
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
         let file = match location.layout {
             Layout::File => return Ok(only(location.path.clone())),
-            Layout::Bare => return Ok(only(layout::model_file(&location.path, BARE_FILE))),
+            Layout::Bare => return Ok(only(layout::bare_file(&location.path))),
             Layout::Versioned => config.default_model_filename.as_deref().or(usual),
         };
         let within = |directory: &Path| match file {

@@ -1,6 +1,6 @@
 //! Detects the layout of models on disk. The order of detection is a contract: first a file; then a directory with
-//! `config.pbtxt` or numeric children; then a directory with `model.pt` or `model.pt2`; otherwise a directory of models. A repository
-//! path whose numeric children are models is a directory of models too.
+//! `config.pbtxt` or numeric children; then a directory with `model.pt`, `model.pt2` or `model.onnx`;
+//! otherwise a directory of models. A repository path whose numeric children are models is a directory of models too.
 
 use std::fs;
 use std::io;
@@ -23,6 +23,9 @@ pub(super) const BARE_FILE: &str = "model.pt";
 /// Name of a program of torch.export, which is used where [`BARE_FILE`] is missing.
 pub(super) const EXPORTED_FILE: &str = "model.pt2";
 
+/// Name of an ONNX model, which is used where both others are missing.
+pub(super) const ONNX_FILE: &str = "model.onnx";
+
 /// Contents of a repository path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathContents {
@@ -38,7 +41,7 @@ pub(super) enum Layout {
     File,
     /// Triton's layout: a configuration, a directory per version, or both.
     Versioned,
-    /// A directory with `model.pt` or `model.pt2`, as version 1.
+    /// A directory with `model.pt`, `model.pt2` or `model.onnx`, as version 1.
     Bare,
 }
 
@@ -56,7 +59,7 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     let has_config = children.iter().any(|child| child.is(CONFIG_FILE));
     if has_config || children.iter().any(Child::is_version) {
         Ok(PathContents::Model(Layout::Versioned))
-    } else if holds_file(BARE_FILE) || holds_file(EXPORTED_FILE) {
+    } else if [BARE_FILE, EXPORTED_FILE, ONNX_FILE].into_iter().any(holds_file) {
         Ok(PathContents::Model(Layout::Bare))
     } else {
         Ok(PathContents::Directory)
@@ -116,7 +119,7 @@ impl Child {
     }
 
     /// True for a directory that cannot be inside a model's directory. If its name is a number, it has version
-    /// directories and no `model.pt`; otherwise it has a configuration and is not named `configs`.
+    /// directories and no model file; otherwise it has a configuration and is not named `configs`.
     fn is_no_part_of_a_model(&self) -> bool {
         if self.is_hidden() || !self.path.is_dir() {
             return false;
@@ -125,7 +128,9 @@ impl Child {
         let within = children(&self.path).unwrap_or_default();
         let has = |name| within.iter().any(|child| child.is(name));
         match self.version() {
-            Some(_) => within.iter().any(Self::is_version) && !has(BARE_FILE) && !has(EXPORTED_FILE),
+            Some(_) => {
+                within.iter().any(Self::is_version) && ![BARE_FILE, EXPORTED_FILE, ONNX_FILE].into_iter().any(has)
+            }
             None => has(CONFIG_FILE) && !self.is(CONFIGS),
         }
     }
@@ -140,6 +145,13 @@ impl Child {
 pub(super) fn model_file(directory: &Path, name: &str) -> PathBuf {
     let (usual, exported) = (directory.join(name), directory.join(EXPORTED_FILE));
     if name == BARE_FILE && !usual.exists() && exported.is_file() { exported } else { usual }
+}
+
+/// Returns the path of the model file in a directory without a configuration: the first of `model.pt`, `model.pt2` and
+/// `model.onnx` that exists, otherwise `model.pt`.
+pub(super) fn bare_file(directory: &Path) -> PathBuf {
+    let (torch, onnx) = (model_file(directory, BARE_FILE), directory.join(ONNX_FILE));
+    if !torch.exists() && onnx.is_file() { onnx } else { torch }
 }
 
 /// Returns the entries of a directory, in the order of their paths.

@@ -4,18 +4,18 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::layout::{self, BARE_FILE, Child, EXPORTED_FILE};
+use super::layout::{self, BARE_FILE, Child, EXPORTED_FILE, ONNX_FILE};
 use super::versions;
 
 /// Limit on the entries in the message, so that it fits a line of a terminal.
 const NAMED: usize = 5;
 
-/// Common extensions of PyTorch's model files, and of TorchServe's archives.
-const TORCH_EXTENSIONS: [&str; 7] = ["pt", "pth", "ts", "jit", "torchscript", "pt2", "mar"];
+/// Common extensions of the model files that this runtime serves, and of TorchServe's archives.
+const SERVED_EXTENSIONS: [&str; 8] = ["pt", "pth", "ts", "jit", "torchscript", "pt2", "mar", "onnx"];
 
 /// Extensions of models for other servers.
-const OTHER_EXTENSIONS: [&str; 12] =
-    ["bst", "ckpt", "engine", "gguf", "h5", "joblib", "keras", "onnx", "pb", "pkl", "plan", "safetensors"];
+const OTHER_EXTENSIONS: [&str; 11] =
+    ["bst", "ckpt", "engine", "gguf", "h5", "joblib", "keras", "pb", "pkl", "plan", "safetensors"];
 
 /// Returns a sentence about what the directory holds instead of a model, and how to name one.
 ///
@@ -50,14 +50,14 @@ pub(super) fn unused(directory: &Path) -> Option<String> {
     holds_something.then(|| sentence(directory).ok())?
 }
 
-/// Returns the path of a directory's only file if it looks like one of PyTorch's models; `None` if the directory holds
+/// Returns the path of a directory's only file if it looks like a model that is served; `None` if the directory holds
 /// anything else that is not hidden.
 pub(super) fn only_file(directory: &Path) -> Option<PathBuf> {
     let mut visible = layout::children(directory).ok()?.into_iter().filter(|child| !child.is_hidden());
     let (only, None) = (visible.next()?, visible.next()) else {
         return None;
     };
-    let is_model = only.path.is_file() && is_torch(&shown_name(&only));
+    let is_model = only.path.is_file() && is_served(&shown_name(&only));
     is_model.then_some(only.path)
 }
 
@@ -83,7 +83,8 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
 /// Returns true for an entry that has the name of a model file but is not a file.
 fn is_no_file(directory: &Path, entry: &str) -> bool {
     let (entry, path) = (Path::new(entry), directory.join(entry));
-    entry.file_name().is_some_and(|name| name == BARE_FILE || name == EXPORTED_FILE) && !path.is_file()
+    let is_model_name = |name| [BARE_FILE, EXPORTED_FILE, ONNX_FILE].into_iter().any(|model| name == model);
+    entry.file_name().is_some_and(is_model_name) && !path.is_file()
 }
 
 fn shown_name(child: &Child) -> String {
@@ -104,11 +105,11 @@ fn found(entries: &[String]) -> String {
 
 /// Returns the next step for the user. A file that looks like a model is assumed to be the intended one.
 fn advice(directory: &str, entries: &[String]) -> String {
-    let candidates: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| is_torch(entry)).collect();
+    let candidates: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| is_served(entry)).collect();
     match candidates[..] {
         [] => format!(
-            "put a file of torch.export.save there as {EXPORTED_FILE} or of TorchScript as {BARE_FILE}, or in 1/ for \
-             version 1"
+            "put a file of torch.export.save there as {EXPORTED_FILE}, of TorchScript as {BARE_FILE} or of ONNX as \
+             {ONNX_FILE}, or in 1/ for version 1"
         ),
         [only] => {
             format!("rename {only} to {}, or use the path of the file itself: {directory}/{only}", renamed(only))
@@ -125,13 +126,13 @@ fn advice(directory: &str, entries: &[String]) -> String {
     }
 }
 
-fn is_torch(entry: &str) -> bool {
-    has_extension(entry, &TORCH_EXTENSIONS)
+fn is_served(entry: &str) -> bool {
+    has_extension(entry, &SERVED_EXTENSIONS)
 }
 
 /// Returns true for a name with an extension of model files, of this server or of others.
 pub(super) fn is_model(entry: &str) -> bool {
-    is_torch(entry) || has_extension(entry, &OTHER_EXTENSIONS)
+    is_served(entry) || has_extension(entry, &OTHER_EXTENSIONS)
 }
 
 fn has_extension(entry: &str, known: &[&str]) -> bool {
@@ -146,7 +147,13 @@ fn stem(file: &str) -> &str {
 
 /// Returns the name under which a directory's model file is found.
 fn file_name(entry: &str) -> &'static str {
-    if has_extension(entry, &["pt2"]) { EXPORTED_FILE } else { BARE_FILE }
+    if has_extension(entry, &["pt2"]) {
+        EXPORTED_FILE
+    } else if has_extension(entry, &["onnx"]) {
+        ONNX_FILE
+    } else {
+        BARE_FILE
+    }
 }
 
 /// Returns the path under which the file would be found: in its directory, if that is a version's, otherwise in version
@@ -197,8 +204,8 @@ mod tests {
     fn the_sentence_lists_the_contents_and_names_the_missing_file() {
         assert_eq!(
             said(&[]),
-            "no model in '/m': it is empty; put a file of torch.export.save there as model.pt2 or of TorchScript as \
-             model.pt, or in 1/ for version 1"
+            "no model in '/m': it is empty; put a file of torch.export.save there as model.pt2, of TorchScript as \
+             model.pt or of ONNX as model.onnx, or in 1/ for version 1"
         );
         assert_eq!(
             said(&["a.pt", "b.pt"]),
@@ -216,9 +223,14 @@ mod tests {
              the file itself: /m/1/mymodel.pt"
         );
         assert_eq!(
-            said(&["model.onnx", "notes.txt"]),
-            "no model in '/m': found model.onnx, notes.txt; put a file of torch.export.save there as \
-             model.pt2 or of TorchScript as model.pt, or in 1/ for version 1"
+            said(&["model.gguf", "notes.txt"]),
+            "no model in '/m': found model.gguf, notes.txt; put a file of torch.export.save there as model.pt2, of \
+             TorchScript as model.pt or of ONNX as model.onnx, or in 1/ for version 1"
+        );
+        assert_eq!(
+            said(&["1/net.onnx"]),
+            "no model in '/m': found 1/net.onnx; rename 1/net.onnx to 1/model.onnx, or use the path of the file itself: \
+             /m/1/net.onnx"
         );
     }
 

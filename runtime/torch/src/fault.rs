@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use weir_onnx::OnnxError;
 use weir_runtime::backend::{LoadError, ModelError};
 
 use crate::ffi;
@@ -56,6 +57,15 @@ impl Fault {
         let text = reason(text);
         let no_memory = status == ffi::OUT_OF_MEMORY || OUT_OF_MEMORY.iter().any(|phrase| text.contains(phrase));
         if no_memory { Self::OutOfMemory(text) } else { Self::Raised(text) }
+    }
+
+    /// Converts the failure of a call into onnxruntime.
+    pub(crate) fn of_onnx(error: OnnxError) -> Self {
+        match error {
+            OnnxError::Library(text) | OnnxError::Model(text) | OnnxError::Inputs(text) => Self::Refused(text),
+            OnnxError::Run(text) => Self::Raised(text),
+            OnnxError::OutOfMemory(text) => Self::OutOfMemory(text),
+        }
     }
 
     /// Converts to the failure of a batch, with Triton's wording.

@@ -17,8 +17,8 @@ const UNPACKED_FLOOR: u64 = 64 << 20;
 /// Refuses a file that is not a plausible TorchScript archive or exported program. The reader of programs limits the
 /// sizes that it takes by itself.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
-    match model_file::format(path).map_err(LoadError::File)? {
-        ModelFormat::Exported => Ok(()),
+    match model_file::check_torch(path).map_err(LoadError::File)? {
+        ModelFormat::Exported | ModelFormat::Onnx => Ok(()),
         ModelFormat::TorchScript => {
             check_archive(path).map_err(|reason| LoadError::File(model_file::sentence(path, &reason)))
         }

@@ -11,6 +11,7 @@ pub(crate) mod exported;
 mod extra_ranks;
 pub(crate) mod independence;
 mod observe;
+pub(crate) mod onnx;
 mod open;
 mod patterns;
 mod samples;
@@ -159,6 +160,9 @@ fn observed(
 pub(crate) fn in_doubt(source: &ModelSource, runner: &Runner, doubt: &str) -> Result<Signature, LoadError> {
     if let Some(program) = runner.module.program() {
         return exported::signature(source, runner, program, Some(doubt)).map(|inferred| inferred.signature);
+    }
+    if let Some(session) = runner.module.session() {
+        return onnx::signature(source, runner, session, Some(doubt)).map(|inferred| inferred.signature);
     }
     let complaint = Complaint::Run(format!("the trial {doubt}"));
     without_trial(source, runner, Some(complaint)).map(|inferred| inferred.signature)

@@ -153,7 +153,7 @@ fn name_output(
     if datatype == output.datatype {
         check_type(output, run_output.datatype)?;
     }
-    if let (DataType::Bytes, Some(rows)) = (output.datatype, rows) {
+    if let (DataType::Bytes, Some(rows), [_, ..]) = (output.datatype, rows, output.dims.as_slice()) {
         split_rows(&mut run_output.sizes, rows as i64);
     }
     check_rows(output, &run_output.sizes, rows)?;

@@ -1,4 +1,6 @@
-//! The libtorch backend, which turns TorchScript files into [`Model`](weir_runtime::backend::Model)s.
+//! The backends of model libraries, which turn TorchScript files, programs of torch.export and ONNX files into
+//! [`Model`](weir_runtime::backend::Model)s. ONNX models run on onnxruntime (crate `weir-onnx`) and share everything else:
+//! trials, inference of signatures, batching, warm-up.
 //!
 //! ```text
 //!   model.pt ──file──► sandbox (a child process: infer, independence, warm_up) ──verdict──► signature, warm-up inputs
@@ -29,6 +31,7 @@ mod instance;
 mod memory;
 mod model;
 mod module;
+mod onnx_backend;
 mod op_libraries;
 mod optimize;
 mod outputs;
@@ -53,4 +56,5 @@ mod weights;
 pub use cuda::find_gpus;
 pub use gpu_meter::read_gpus;
 pub use model::TorchBackend;
+pub use onnx_backend::OnnxBackend;
 pub use remote::open_remote;

@@ -47,20 +47,10 @@ impl TorchBackend {
     fn of(sandbox: Sandbox) -> Self {
         Self { sandbox, verdicts: Verdicts::default() }
     }
-}
 
-impl Backend for TorchBackend {
-    fn names(&self) -> &'static [&'static str] {
-        &["pytorch", "pytorch_libtorch", "weir-libtorch"]
-    }
-
-    fn default_filename(&self) -> Option<&'static str> {
-        Some("model.pt")
-    }
-
-    fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
+    /// Tries and loads a file whose format has been checked.
+    pub(crate) fn load_checked(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
         let settings = Settings::parse(&source.parameters)?;
-        file::check(&source.path)?;
         op_libraries::open(&source.name, &source.op_libraries)?;
         let verdict = examine::examine(&self.sandbox, &self.verdicts, source)?;
         for remark in &verdict.remarks {
@@ -88,6 +78,21 @@ impl Backend for TorchBackend {
             limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
             trim,
         }))
+    }
+}
+
+impl Backend for TorchBackend {
+    fn names(&self) -> &'static [&'static str] {
+        &["pytorch", "pytorch_libtorch", "weir-libtorch"]
+    }
+
+    fn default_filename(&self) -> Option<&'static str> {
+        Some("model.pt")
+    }
+
+    fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
+        file::check(&source.path)?;
+        self.load_checked(source)
     }
 
     fn code_in(&self, source: &ModelSource) -> Option<String> {

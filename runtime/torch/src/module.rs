@@ -1,4 +1,4 @@
-//! A loaded model: a TorchScript module or a program of torch.export. It has arguments, and runs a method.
+//! A loaded model: a TorchScript module, a program of torch.export or an ONNX model. It has arguments, and runs a method.
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
@@ -6,6 +6,7 @@ mod archive;
 mod copies;
 mod exported;
 pub(crate) mod hints;
+mod onnx;
 mod raw;
 mod run;
 mod signature;
@@ -14,13 +15,16 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use weir_exported::Program;
+use weir_onnx::Session;
 use weir_runtime::backend::Device;
 use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 use crate::process;
+use crate::settings::FORWARD;
 use exported::Exported;
+use onnx::Onnx;
 use raw::{c_path, c_text, slice, text};
 use signature::{arguments, example, returned};
 
@@ -50,6 +54,8 @@ enum Code {
     Script(*mut RawModule),
     /// A program of torch.export.
     Exported(Box<Exported>),
+    /// A model that onnxruntime runs, without libtorch.
+    Onnx(Box<Onnx>),
 }
 
 impl Drop for Code {
@@ -57,7 +63,7 @@ impl Drop for Code {
         match self {
             // SAFETY: `self` owns the module, and nothing uses it afterwards.
             Self::Script(raw) => unsafe { ffi::weir_module_free(*raw) },
-            Self::Exported(_) => {}
+            Self::Exported(_) | Self::Onnx(_) => {}
         }
     }
 }
@@ -75,6 +81,7 @@ impl Module {
     pub(crate) fn load(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         match model_file::format(file) {
             Ok(ModelFormat::Exported) => Self::load_exported(file, device, method),
+            Ok(ModelFormat::Onnx) => Self::load_onnx(file, 1),
             Ok(ModelFormat::TorchScript) | Err(_) => Self::load_script(file, device, method),
         }
     }
@@ -90,6 +97,20 @@ impl Module {
             writes: SelfWrites::Nothing,
             returned: exported.returned(),
             code: Code::Exported(Box::new(exported)),
+        })
+    }
+
+    /// Loads an ONNX model on the CPU, whose operators run on `threads` threads.
+    pub(crate) fn load_onnx(file: &Path, threads: i32) -> Result<Self, Fault> {
+        let onnx = Onnx::load(file, threads)?;
+        Ok(Self {
+            device: Device::Cpu,
+            path: file.to_owned(),
+            method: FORWARD.to_owned(),
+            arguments: onnx.arguments(),
+            writes: SelfWrites::Nothing,
+            returned: onnx.returned(),
+            code: Code::Onnx(Box::new(onnx)),
         })
     }
 
@@ -118,7 +139,15 @@ impl Module {
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.code {
             Code::Exported(exported) => Some(&exported.program),
-            Code::Script(_) => None,
+            Code::Script(_) | Code::Onnx(_) => None,
+        }
+    }
+
+    /// Returns onnxruntime's session of an ONNX model; `None` for models of libtorch.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        match &self.code {
+            Code::Onnx(onnx) => Some(&onnx.session),
+            Code::Script(_) | Code::Exported(_) => None,
         }
     }
 
@@ -127,7 +156,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_convolves(*raw) != 0 },
-            Code::Exported(_) => false,
+            Code::Exported(_) | Code::Onnx(_) => false,
         }
     }
 
@@ -136,7 +165,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_trains(*raw) != 0 },
-            Code::Exported(_) => false,
+            Code::Exported(_) | Code::Onnx(_) => false,
         }
     }
 
@@ -164,6 +193,8 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.operators(),
+            // The operands of libtorch's operators are checked, and an ONNX model calls none of them.
+            Code::Onnx(_) => return Vec::new(),
         };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array and its strings live as long as the module, and are copied here.
@@ -189,6 +220,7 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.weights(),
+            Code::Onnx(_) => return Vec::new(),
         };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array lives as long as the module; it is copied at once.
@@ -204,6 +236,7 @@ impl Module {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_device_bytes(*raw) },
             Code::Exported(exported) => exported.device_bytes(),
+            Code::Onnx(_) => 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use weir_runtime::backend::{Device, LoadError, ModelSource, ShapeTolerance, Sign
 
 use crate::binding;
 use crate::cuda_streams::CudaStreams;
-use crate::infer::{self, Inferred, exported};
+use crate::infer::{self, Inferred, exported, onnx};
 use crate::instance::Plan;
 use crate::module::Returned;
 use crate::outputs::{self, ExtraOutputs};
@@ -36,6 +36,9 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
     if let Some(program) = runner.module.program() {
         return exported::signature(source, runner, program, doubt);
     }
+    if let Some(session) = runner.module.session() {
+        return onnx::signature(source, runner, session, doubt);
+    }
     match source.max_batch_size {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
             Ok(Inferred::of(Signature {
@@ -58,7 +61,10 @@ pub(crate) fn bind(source: &ModelSource, runner: &Runner, signature: Signature) 
     };
     Ok(Plan {
         binding: binding::inputs(name, module.arguments(), &signature.inputs)?,
-        outputs: outputs::bind(name, module.returned(), &signature.outputs, extra)?,
+        outputs: match module.session() {
+            Some(session) => onnx::bind_outputs(session, &signature.outputs),
+            None => outputs::bind(name, module.returned(), &signature.outputs, extra)?,
+        },
         signature,
     })
 }

@@ -1,5 +1,7 @@
 //! Runs a module on its device, from the columns of a batch to its outputs.
 
+mod onnx;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +127,9 @@ impl Runner {
     }
 
     fn run_on_cpu(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
+        if let Some(session) = self.module.session() {
+            return onnx::run(session, binding, columns).map(|(outputs, timing)| StartedRun::Done(outputs, timing));
+        }
         let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
         let values = self.values(binding, columns)?;
         timing.input = stopwatch.lap();

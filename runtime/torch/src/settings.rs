@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) weight_sharing: WeightSharing,
     /// Limit on the memory of each device, in bytes: `GPU_MEM_LIMIT`. `None` means no limit.
     pub(crate) memory_limit: Option<NonZeroU64>,
-    /// Intra-operation threads of each instance: `INTRA_OP_THREAD_COUNT`.
+    /// Intra-operation threads of each instance: `INTRA_OP_THREAD_COUNT` or `intra_op_thread_count`.
     pub(crate) intra_op_threads: i32,
     /// Settings of the whole process.
     pub(crate) process: ProcessSettings,
@@ -96,7 +96,7 @@ impl Settings {
                 None => WeightSharing::Unset,
             },
             memory_limit: number(parameters, "GPU_MEM_LIMIT")?,
-            intra_op_threads: threads("INTRA_OP_THREAD_COUNT")?.unwrap_or(DEFAULT_INTRA_OP_THREADS),
+            intra_op_threads: intra_op_threads(parameters)?,
             process: ProcessSettings {
                 inter_op_threads: threads("INTER_OP_THREAD_COUNT")?,
                 jit_executor: flag("ENABLE_JIT_EXECUTOR")?,
@@ -118,6 +118,14 @@ fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
         )),
         Some(name) => Ok(name.to_owned()),
     }
+}
+
+/// Parses the threads per operator. Triton's name of the parameter is in upper case for libtorch and in lower case for
+/// onnxruntime; both are taken for each.
+fn intra_op_threads(parameters: &BTreeMap<String, String>) -> Result<i32, LoadError> {
+    let upper = threads(parameters, "INTRA_OP_THREAD_COUNT")?;
+    let lower = threads(parameters, "intra_op_thread_count")?;
+    Ok(upper.or(lower).unwrap_or(DEFAULT_INTRA_OP_THREADS))
 }
 
 /// Parses a number of threads. A number that is not positive means the default, as in Triton.

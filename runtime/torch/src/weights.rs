@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_runtime::backend::{Device, LoadError, ModelCode, ModelSource};
+use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::memory::Cap;
 use crate::module::{Module, SelfWrites};
@@ -23,6 +24,8 @@ pub(crate) struct Weights {
     code: ModelCode,
     /// The method that requests run.
     method: String,
+    /// Threads per operator, which belong to the session of an ONNX model.
+    intra_op_threads: i32,
     /// Identity of the file when it was first loaded.
     stamp: FileStamp,
     sharing: Sharing,
@@ -79,6 +82,7 @@ impl Weights {
             path: source.path.clone(),
             code: source.code,
             method: settings.method.clone(),
+            intra_op_threads: settings.intra_op_threads,
             stamp: FileStamp::of(&source.path).map_err(unreadable)?,
             sharing: Sharing::Device,
             by_device: Mutex::default(),
@@ -144,9 +148,14 @@ impl Weights {
     }
 
     fn module(&self, device: Device) -> Result<Module, LoadError> {
-        let loaded = match self.code {
-            ModelCode::Allow => Module::load(&self.path, device, &self.method),
-            ModelCode::Forbid => Module::load_exported(&self.path, device, &self.method),
+        let loaded = match (model_file::format(&self.path), self.code) {
+            (Ok(ModelFormat::Onnx), _) => Module::load_onnx(&self.path, self.intra_op_threads),
+            (Ok(ModelFormat::TorchScript | ModelFormat::Exported) | Err(_), ModelCode::Allow) => {
+                Module::load(&self.path, device, &self.method)
+            }
+            (Ok(ModelFormat::TorchScript | ModelFormat::Exported) | Err(_), ModelCode::Forbid) => {
+                Module::load_exported(&self.path, device, &self.method)
+            }
         };
         loaded.map_err(|fault| fault.of_load(&self.what()))
     }

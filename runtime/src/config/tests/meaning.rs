@@ -39,7 +39,10 @@ fn the_backend_is_read_from_backend_or_platform() {
     assert_eq!(read("backend: 'pytorch'"), pytorch);
     let guessed = Origin { backend: Some("pytorch"), ..ORIGIN };
     assert_eq!(ModelConfig::from_text("", guessed).unwrap(), pytorch);
-    assert_eq!(read("backend: 'onnxruntime'").backend, "onnxruntime");
+    let onnx = read("platform: 'onnxruntime_onnx'");
+    assert_eq!((onnx.backend.as_str(), onnx.proto.platform.as_str()), ("onnxruntime", "onnxruntime_onnx"));
+    assert_eq!(onnx.default_model_filename.as_deref(), Some("model.onnx"));
+    assert_eq!(read("backend: 'onnxruntime'"), onnx);
     assert_eq!(refusal("name: 'n'"), "must specify 'platform' or 'backend' for 'n'");
     let named = read("name: 'n' backend: 'echo'");
     assert!(named.check_directory("n").is_ok());

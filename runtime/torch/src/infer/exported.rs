@@ -61,7 +61,8 @@ pub(crate) fn signature(
         tolerance: ShapeTolerance::None,
     };
     if source.outputs.is_empty() && doubt.is_none() {
-        correct(source, runner, program, &mut signature);
+        let inputs = sized(&signature.inputs, program, skip);
+        correct(source, runner, &inputs, &mut signature);
     }
     let ran = source.inputs.is_empty().then(|| sized(&signature.inputs, program, skip));
     Ok(Inferred { signature, ran, remarks })
@@ -102,7 +103,7 @@ fn mixed(operator: &str) -> Remark {
     )
 }
 
-fn alone(reason: String) -> Remark {
+pub(super) fn alone(reason: String) -> Remark {
     Remark::new(
         "each request runs by itself, because the rows of a batch are not known to be independent",
         reason,
@@ -170,12 +171,11 @@ fn sized(inputs: &[TensorConfig], program: &Program, skip: usize) -> Vec<TensorC
 }
 
 /// Opens the dimensions of outputs that a run contradicts: an export records some sizes wrongly, such as those of an
-/// LSTM's state.
-fn correct(source: &ModelSource, runner: &Runner, program: &Program, signature: &mut Signature) {
+/// LSTM's state. `inputs` have a size for each dimension.
+pub(super) fn correct(source: &ModelSource, runner: &Runner, inputs: &[TensorConfig], signature: &mut Signature) {
     let skip = usize::from(signature.max_batch_size > 0);
-    let inputs = sized(&signature.inputs, program, skip);
     let rows = if skip == 0 { Rows::None } else { Rows::Range(0..signature.max_batch_size.min(2)) };
-    let Some(seen) = Trial::new(source, runner, &inputs).ok().and_then(|trial| trial.run(rows, None).ok()) else {
+    let Some(seen) = Trial::new(source, runner, inputs).ok().and_then(|trial| trial.run(rows, None).ok()) else {
         return;
     };
     for (output, run_output) in signature.outputs.iter_mut().zip(seen) {

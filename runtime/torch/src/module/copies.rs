@@ -45,6 +45,7 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return Ok(exported.bytes()),
+            Code::Onnx(onnx) => return Ok(onnx.bytes),
         };
         let (mut bytes, mut error) = (0, ptr::null_mut());
         // SAFETY: the module is alive, and both results are valid for writes.
@@ -58,7 +59,7 @@ impl Module {
     pub(crate) fn copy(&self) -> Result<Self, Fault> {
         match (&self.code, &self.writes) {
             (Code::Script(raw), SelfWrites::Nothing | SelfWrites::Attributes(_)) => self.deep_copy(*raw),
-            (Code::Script(_), SelfWrites::Constants(_)) | (Code::Exported(_), _) => {
+            (Code::Script(_), SelfWrites::Constants(_)) | (Code::Exported(_) | Code::Onnx(_), _) => {
                 Self::load(&self.path, self.device, &self.method)
             }
         }
@@ -69,7 +70,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_names_cuda(*raw) != 0 },
-            Code::Exported(_) => false,
+            Code::Exported(_) | Code::Onnx(_) => false,
         }
     }
 

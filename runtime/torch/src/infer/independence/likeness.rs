@@ -85,11 +85,15 @@ impl Tolerance {
 /// Splits an output into rows; `None` if it does not have one part per row.
 pub(super) fn rows_of(output: &RunOutput, rows: usize) -> Option<Vec<RowOutput>> {
     let (first, inner) = output.sizes.split_first()?;
-    if usize::try_from(*first) != Ok(rows) {
+    if usize::try_from(*first) != Ok(rows) || rows == 0 {
         return None;
     }
-    let parts = if output.datatype == Some(DataType::Bytes) {
-        strings(&output.data)
+    let parts: Vec<Bytes> = if output.datatype == Some(DataType::Bytes) {
+        let all = strings(&output.data);
+        let per_row = all.len() / rows;
+        let complete = all.len() == per_row * rows;
+        let part = |row| Bytes::from(all[row * per_row..(row + 1) * per_row].concat());
+        if complete { (0..rows).map(part).collect() } else { Vec::new() }
     } else {
         let size = output.data.len() / rows;
         let part = |row| output.data.slice(row * size..(row + 1) * size);
