@@ -5,7 +5,7 @@
     images/build.py --trees --programs DIR       # only the file trees as folders, which the Dockerfile copies
     images/build.py --dockerfile                 # rewrites images/Dockerfile
 
-An image contains a program, the libraries that it needs from this machine and from libtorch, and the certificate
+An image contains a program, the libraries that it needs from this machine, from libtorch and from onnxruntime, and the certificate
 authorities that Mozilla trusts. The script needs readelf and strip, which come with a C++ compiler.
 """
 
@@ -59,7 +59,7 @@ def arguments():
 
 
 def trees(image, programs):
-    """Returns the trees of the layers, starting with the one that changes least: system, libtorch, program."""
+    """Returns the trees of the layers, starting with the one that changes least: system, libraries, program."""
     system = libraries.System.of_this_machine()
     program = program_tree(image, programs)
     extra = library_tree(image)
@@ -101,11 +101,22 @@ def stripped(program):
 
 
 def library_tree(image):
-    return {"": lambda _: {}, "libtorch": libtorch_tree, "cuda": cuda.tree}[image.libraries](f"{HOME}/lib")
+    if not image.libraries:
+        return {}
+    torch = {"libtorch": libtorch_tree, "cuda": cuda.tree}[image.libraries](f"{HOME}/lib")
+    return {**torch, **onnxruntime_tree()}
 
 
 def libtorch_tree(folder):
     return {f"{folder}/{path.name}": File(path, 0o755) for path in sorted((ROOT / ".libtorch/lib").iterdir())}
+
+
+def onnxruntime_tree():
+    """Returns onnxruntime's library for CPUs, which the program opens by name, and its notices."""
+    folder = ROOT / ".onnxruntime"
+    notices = {f"{HOME}/onnxruntime/{name}": File(folder / name) for name in ("LICENSE", "ThirdPartyNotices.txt")}
+    library = folder / "lib/libonnxruntime.so.1"
+    return {f"{HOME}/lib/{library.name}": File(library, 0o755), **notices}
 
 
 def check_resolved(image, tree):

@@ -65,7 +65,7 @@ IMAGES = (
     ),
     Image(
         name="weir-runtime",
-        description="Weir's model server: TorchScript on libtorch, for CPUs",
+        description="Weir's model server: TorchScript, torch.export and ONNX, for CPUs",
         program=RUNTIME,
         ports=(8000, 8001, 8002),
         limit=400 * MIB,
@@ -74,7 +74,7 @@ IMAGES = (
 )
 
 CUDA = IMAGES[1]._replace(
-    description="Weir's model server: TorchScript on libtorch, for NVIDIA GPUs",
+    description="Weir's model server: TorchScript and torch.export, for NVIDIA GPUs; ONNX on the CPU",
     libraries="cuda",
     suffix="-cuda",
     # Driver capabilities that NVIDIA's container toolkit provides; the cluster decides on the GPUs.

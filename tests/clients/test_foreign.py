@@ -19,7 +19,7 @@ KINDS = {
     "module_in_checkpoint.pt": ("a pickled nn.Module", "torch.export"),
     "tensor.pt": ("weights without code", "torch.export.save"),
     "model.safetensors": ("a safetensors file", "load_state_dict"),
-    "model.onnx": ("an ONNX model", "torch.export.save"),
+    "model.onnx": ("an ONNX model", "onnxruntime"),
     "plain.pkl": ("a Python pickle (fractions.Fraction)", "torch.export.save"),
     "lfs_pointer.pt": ("a Git LFS pointer", "git lfs pull"),
     "page.pt": ("an HTML page", "download it again"),

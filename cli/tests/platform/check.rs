@@ -54,8 +54,10 @@ fn check(folder: &Path) -> (Option<i32>, String) {
 #[test]
 fn errors_of_every_kind_in_every_file_are_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let onnx = folder.path().join("onnx.pt");
+    let onnx = folder.path().join("net.onnx");
     fs::write(&onnx, b"\x08\x0e\x12\x07pytorch:3").unwrap();
+    let gguf = folder.path().join("gguf.pt");
+    fs::write(&gguf, b"GGUF\x03").unwrap();
     let missing = folder.path().join("missing.pt");
     let unknown_field = model(&missing).replace("modelFormat", "modelFormaat");
     for (name, predictor) in [
@@ -63,7 +65,7 @@ fn errors_of_every_kind_in_every_file_are_reported_at_once() {
         ("unknown-field", unknown_field),
         ("invalid", format!("    minReplicas: -1\n{}", model(&onnx))),
         ("no-command", "    containers:\n    - name: kserve-container\n      image: triton\n".to_owned()),
-        ("onnx", model(&onnx)),
+        ("gguf", model(&gguf)),
         ("missing", model(&missing)),
         ("first", fixed_port(9001)),
         ("second", fixed_port(9001)),
@@ -79,7 +81,7 @@ fn errors_of_every_kind_in_every_file_are_reported_at_once() {
         ("unknown-field", "spec.predictor.model.modelFormaat: unknown field"),
         ("invalid", "spec.predictor.minReplicas"),
         ("no-command", "cannot run the image \"triton\" without Kubernetes"),
-        ("onnx", "onnx.pt' is an ONNX model, not TorchScript: "),
+        ("gguf", "gguf.pt' is a GGUF model, not TorchScript: "),
         ("missing", "missing.pt is missing"),
         ("second", "it listens on port 9001, like default/first"),
     ] {
@@ -130,9 +132,9 @@ fn a_check_for_a_cluster_takes_what_a_cluster_can_have() {
         let (code, text) = check_for_cluster(&stored(uri));
         assert_eq!((code, text.trim()), (Some(0), "default/digits: ok"), "{uri}");
     }
-    let (code, text) = check_for_cluster(&stored("pvc://models/digits").replace("pytorch", "onnx"));
+    let (code, text) = check_for_cluster(&stored("pvc://models/digits").replace("pytorch", "pmml"));
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("note: unless the cluster has it: ") && text.contains("onnx"), "{text}");
+    assert!(text.contains("note: unless the cluster has it: ") && text.contains("pmml"), "{text}");
 }
 
 #[test]

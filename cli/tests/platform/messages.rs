@@ -55,7 +55,7 @@ fn a_binary_file_and_a_model_of_another_format_are_named() {
         fs::write(&path, bytes).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (code, message) = fails(&["up", "-f", &file("a.onnx", b"\x08\x07")]);
+    let (code, message) = fails(&["up", "-f", &file("a.gguf", b"GGUF")]);
     assert!(code == Some(2) && message.contains("a model file"), "{message}");
     assert!(message.contains("export the model to TorchScript"), "{message}");
     let (code, message) = fails(&["up", "-f", &file("a.yaml", b"\xff\xfe\x00")]);
@@ -73,8 +73,8 @@ fn an_unsupported_format_is_answered_with_the_supported_ones() {
         assert_eq!(code, Some(2), "{message}");
         message
     };
-    let message = refusal(yaml.replace("pytorch", "onnx"));
-    let works = "formats that work here: echo, pytorch, torchscript, triton. Export the model to TorchScript";
+    let message = refusal(yaml.replace("pytorch", "pmml"));
+    let works = "formats that work here: echo, onnx, pytorch, torchscript, triton. Export the model to TorchScript";
     assert!(message.contains(works), "{message}");
     let message = refusal(yaml.replace("name: pytorch", "name: pytorch\n        version: '9'"));
     assert!(message.contains("pytorch is served as "), "{message}");

@@ -97,8 +97,8 @@ impl ModelFiles {
             && !may_hold_model(&self.path, DEPTH, &mut { MAX_ENTRIES });
         is_empty.then(|| {
             format!(
-                "no model in {}: it has neither a model.pt nor a config.pbtxt; name the TorchScript file model.pt, or \
-                 point storageUri at the file itself",
+                "no model in {}: it has no model.pt2, model.pt, model.onnx or config.pbtxt; give the model's file one of \
+                 these names, or point storageUri at the file itself",
                 self.path.display()
             )
         })
@@ -114,7 +114,9 @@ fn may_hold_model(directory: &Path, depth: u32, budget: &mut usize) -> bool {
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
         *budget = budget.saturating_sub(1);
-        let is_named = path.file_name().is_some_and(|name| name == "model.pt" || name == "model.pt2")
+        let is_named = path
+            .file_name()
+            .is_some_and(|name| ["model.pt", "model.pt2", "model.onnx"].iter().any(|model| name == *model))
             || path.extension().is_some_and(|end| end == "pbtxt");
         let is_within = || depth > 1 && path.is_dir();
         if *budget == 0 || is_named || (is_within() && may_hold_model(&path, depth - 1, budget)) {

@@ -6,13 +6,15 @@ use std::io::Read;
 use std::path::Path;
 
 /// Extensions of other frameworks' formats, which Weir does not serve.
-const OTHERS: [&str; 9] = ["onnx", "safetensors", "h5", "keras", "pb", "tflite", "gguf", "joblib", "pkl"];
+const OTHERS: [&str; 8] = ["safetensors", "h5", "keras", "pb", "tflite", "gguf", "joblib", "pkl"];
 
 /// Kind of a file that holds a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// A zip archive or a pickle, as saved by PyTorch.
     PyTorch,
+    /// An ONNX model.
+    Onnx,
     /// A model in a format that Weir does not serve.
     Other,
 }
@@ -29,6 +31,7 @@ impl FileKind {
         let extension = extension.and_then(OsStr::to_str).unwrap_or_default();
         let extension = extension.to_ascii_lowercase();
         match (&*extension, begin) {
+            ("onnx", _) => Some(Self::Onnx),
             (other, _) if OTHERS.contains(&other) => Some(Self::Other),
             ("pt" | "pth" | "ts" | "torchscript", _) | (_, [b'P', b'K', 3, 4] | [0x80, 2..=5, ..]) => {
                 Some(Self::PyTorch)
@@ -40,11 +43,8 @@ impl FileKind {
     /// Returns what to do with the file instead of passing it to `-f`.
     pub(super) fn advice(self, file: &Path) -> String {
         match self {
-            Self::PyTorch => format!(
-                "a model file, and -f takes YAML. To serve it, save this as service.yaml, then run `weir up -f \
-                 service.yaml`:\n{}",
-                manifest(file)
-            ),
+            Self::PyTorch => manifest_advice(file, "pytorch"),
+            Self::Onnx => manifest_advice(file, "onnx"),
             Self::Other => {
                 "a model file, and -f takes YAML of InferenceServices. Its format is not served: export the \
                 model to TorchScript (torch.jit.trace, torch.jit.save), and declare that file by storageUri"
@@ -54,8 +54,15 @@ impl FileKind {
     }
 }
 
+fn manifest_advice(file: &Path, format: &str) -> String {
+    format!(
+        "a model file, and -f takes YAML. To serve it, save this as service.yaml, then run `weir up -f service.yaml`:\n{}",
+        manifest(file, format)
+    )
+}
+
 /// Returns a manifest that serves the file.
-fn manifest(file: &Path) -> String {
+fn manifest(file: &Path, format: &str) -> String {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     format!(
         "apiVersion: serving.kserve.io/v1beta1
@@ -66,7 +73,7 @@ spec:
   predictor:
     model:
       modelFormat:
-        name: pytorch
+        name: {format}
       storageUri: \"file://{}\"",
         service_name(file),
         path.display()
@@ -104,7 +111,8 @@ mod tests {
         assert_eq!(kind("model.pt", b"PK\x03\x04"), Some(FileKind::PyTorch));
         assert_eq!(kind("model.pt", b"vers"), Some(FileKind::PyTorch));
         assert_eq!(kind("weights.bin", b"\x80\x02}q"), Some(FileKind::PyTorch));
-        assert_eq!(kind("model.ONNX", b"\x08\x07"), Some(FileKind::Other));
+        assert_eq!(kind("model.ONNX", b"\x08\x07"), Some(FileKind::Onnx));
+        assert_eq!(kind("model.gguf", b"GGUF"), Some(FileKind::Other));
         assert_eq!(kind("service.yaml", b"apiV"), None);
         assert_eq!(kind("service.yaml", b""), None);
     }

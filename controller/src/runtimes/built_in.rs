@@ -18,11 +18,13 @@ pub(crate) const CUDA: &str = "-cuda";
 const PRIORITY: i32 = 4;
 
 /// Formats and versions that the runtime serves; None means any version.
-const FORMATS: [(&str, Option<&str>); 6] = [
+const FORMATS: [(&str, Option<&str>); 8] = [
     ("pytorch", None),
     ("pytorch", Some("1")),
     ("pytorch", Some("2")),
     ("torchscript", None),
+    ("onnx", None),
+    ("onnx", Some("1")),
     ("triton", None),
     ("echo", None),
 ];

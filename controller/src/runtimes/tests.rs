@@ -29,11 +29,11 @@ fn with_priority(mut runtime: Runtime, priority: i32) -> Runtime {
 }
 
 fn own(name: &str) -> Runtime {
-    runtime(name, Scope::Namespace("team".to_owned()), "onnx", "v2")
+    runtime(name, Scope::Namespace("team".to_owned()), "pmml", "v2")
 }
 
 fn shared(name: &str, protocols: &str) -> Runtime {
-    runtime(name, Scope::Cluster, "onnx", protocols)
+    runtime(name, Scope::Cluster, "pmml", protocols)
 }
 
 fn model(format: &str, protocol: Option<&str>, runtime: Option<&str>) -> Model {
@@ -71,37 +71,37 @@ fn a_declared_runtime_replaces_the_built_in_one_of_its_name() {
 
 #[test]
 fn runtimes_rank_by_namespace_then_priority_then_protocol_then_name() {
-    let onnx = model("onnx", Some("v2"), None);
+    let pmml = model("pmml", Some("v2"), None);
     let low = || with_priority(shared("a", "v2"), 1);
     let high = || with_priority(shared("b", "v2"), 2);
-    assert_eq!(chosen(vec![low(), high(), shared("c", "v2")], &onnx), "b");
-    assert_eq!(chosen(vec![low(), high(), own("z")], &onnx), "z");
-    assert_eq!(chosen(vec![shared("b", "v2"), shared("a", "v2")], &onnx), "a");
-    assert_eq!(chosen(vec![shared("a", "v2"), shared("b", "v1, v2")], &onnx), "b");
+    assert_eq!(chosen(vec![low(), high(), shared("c", "v2")], &pmml), "b");
+    assert_eq!(chosen(vec![low(), high(), own("z")], &pmml), "z");
+    assert_eq!(chosen(vec![shared("b", "v2"), shared("a", "v2")], &pmml), "a");
+    assert_eq!(chosen(vec![shared("a", "v2"), shared("b", "v1, v2")], &pmml), "b");
     let newer = Runtime { since: 9, ..shared("z", "v2") };
-    assert_eq!(chosen(vec![shared("a", "v2"), newer], &onnx), "z");
+    assert_eq!(chosen(vec![shared("a", "v2"), newer], &pmml), "z");
 }
 
 #[test]
 fn without_a_protocol_kserves_default_comes_first_and_then_any_other() {
-    let onnx = model("onnx", None, None);
+    let pmml = model("pmml", None, None);
     let high = with_priority(shared("b", "v2"), 5);
-    assert_eq!(chosen(vec![shared("a", "v1"), high], &onnx), "a");
-    assert_eq!(chosen(vec![shared("b", "v2")], &onnx), "b");
-    assert_eq!(chosen(vec![shared("b", "")], &onnx), "b");
+    assert_eq!(chosen(vec![shared("a", "v1"), high], &pmml), "a");
+    assert_eq!(chosen(vec![shared("b", "v2")], &pmml), "b");
+    assert_eq!(chosen(vec![shared("b", "")], &pmml), "b");
 }
 
 #[test]
 fn runtimes_of_other_namespaces_and_disabled_ones_are_not_chosen() {
-    let other = runtime("x", Scope::Namespace("other".to_owned()), "onnx", "v2");
+    let other = runtime("x", Scope::Namespace("other".to_owned()), "pmml", "v2");
     let mut disabled = shared("off-duty", "v2");
     disabled.spec.disabled = Some(true);
-    let found = chosen(vec![other, disabled], &model("onnx", Some("v2"), None));
+    let found = chosen(vec![other, disabled], &model("pmml", Some("v2"), None));
     assert_eq!(
         found,
-        "no runtime serves the format onnx over v2; formats that work here: echo, pytorch, torchscript, triton. Export \
+        "no runtime serves the format pmml over v2; formats that work here: echo, onnx, pytorch, torchscript, triton. Export \
          the model to TorchScript (torch.jit.trace, torch.jit.save) and declare it as pytorch, or add a ServingRuntime \
-         for onnx"
+         for pmml"
     );
 }
 
@@ -114,13 +114,13 @@ fn a_named_runtime_has_to_exist_and_fit() {
         let chosen = runtimes.choose("team", &model);
         chosen.map(|runtime| runtime.name.clone()).map_err(|u| (u.reason, u.message))
     };
-    assert_eq!(named("onnx", "v2", "mine"), Ok("mine".to_owned()));
-    let (reason, message) = named("onnx", "v2", "yours").unwrap_err();
+    assert_eq!(named("pmml", "v2", "mine"), Ok("mine".to_owned()));
+    let (reason, message) = named("pmml", "v2", "yours").unwrap_err();
     assert_eq!(reason, FailureReason::RuntimeNotRecognized);
     assert_eq!(message, "there is no runtime yours; available: mine, weir-libtorch");
     let (reason, message) = named("pmml", "v2", "mine").unwrap_err();
     assert_eq!(reason, FailureReason::NoSupportingRuntime);
     assert_eq!(message, "the runtime mine does not serve the format pmml over v2");
-    let (_, message) = named("onnx", "v1", "mine").unwrap_err();
+    let (_, message) = named("pmml", "v1", "mine").unwrap_err();
     assert_eq!(message, "the runtime mine does not speak v1");
 }

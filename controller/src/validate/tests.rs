@@ -210,7 +210,7 @@ fn a_format_without_a_runtime_sets_the_failure_reason() {
     assert_eq!(
         errors.list[0].to_string(),
         "spec.predictor.model.modelFormat: no runtime serves the format pmml version 4; formats that work here: \
-         echo, pytorch, torchscript, triton. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and \
+         echo, onnx, pytorch, torchscript, triton. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and \
          declare it as pytorch, or add a ServingRuntime for pmml"
     );
     assert_eq!(service.located(&errors.list[0].field, "x"), "service.yaml:8:7: spec.predictor.model.modelFormat: x");

@@ -99,7 +99,7 @@ impl Backend for TorchBackend {
         match model_file::format(&source.path) {
             Ok(ModelFormat::TorchScript) => Some(TORCH_SCRIPT_IS_CODE.to_owned()),
             // A file of an unknown format is refused by the load, with its reason.
-            Ok(ModelFormat::Exported) | Err(_) => None,
+            Ok(ModelFormat::Exported | ModelFormat::Onnx) | Err(_) => None,
         }
     }
 

@@ -38,4 +38,9 @@ impl Backend for OnnxBackend {
         model_file::check_onnx(&source.path).map_err(LoadError::File)?;
         self.torch.load_checked(source)
     }
+
+    fn code_in(&self, _source: &ModelSource) -> Option<String> {
+        // Operators of libraries beside a file would be code, and no such library is ever opened.
+        None
+    }
 }

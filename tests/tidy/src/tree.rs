@@ -23,7 +23,7 @@ pub struct SourceFile {
 }
 
 /// Names of folders that contain no source of this project.
-const SKIPPED: [&str; 4] = ["target", ".git", ".venv", ".libtorch"];
+const SKIPPED: [&str; 5] = ["target", ".git", ".venv", ".libtorch", ".onnxruntime"];
 
 /// Finds every crate below `workspace`: each `src`, each folder in `tests` with a `main.rs`, and each single
 /// file in `tests` and `benches`.

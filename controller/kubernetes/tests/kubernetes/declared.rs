@@ -51,22 +51,22 @@ async fn an_object_that_fits_no_type_is_reported_once_and_then_left_alone() {
 async fn a_service_without_a_runtime_starts_when_one_is_added() {
     let world = World::new("no-runtime").await;
     let _controller = world.controller(ANY).await;
-    let mut service = crate::world::service("onnx", "", json!({}));
-    service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
+    let mut service = crate::world::service("pmml", "", json!({}));
+    service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pmml".into();
     world.apply(service).await;
-    let object = world.until("onnx", "refused", |object| condition(object, "Ready")["status"] == "False").await;
+    let object = world.until("pmml", "refused", |object| condition(object, "Ready")["status"] == "False").await;
     let failure = &object["status"]["modelStatus"]["lastFailureInfo"];
     assert_eq!(failure["reason"], "NoSupportingRuntime", "{failure}");
     world
         .apply(json!({
             "apiVersion": "serving.kserve.io/v1alpha1",
             "kind": "ServingRuntime",
-            "metadata": {"name": "onnx-runtime"},
+            "metadata": {"name": "pmml-runtime"},
             "spec": {
-                "supportedModelFormats": [{"name": "onnx", "autoSelect": true}],
-                "containers": [{"name": "kserve-container", "image": "example/onnx:1"}],
+                "supportedModelFormats": [{"name": "pmml", "autoSelect": true}],
+                "containers": [{"name": "kserve-container", "image": "example/pmml:1"}],
             },
         }))
         .await;
-    world.until_rolled_out("onnx", 1).await;
+    world.until_rolled_out("pmml", 1).await;
 }

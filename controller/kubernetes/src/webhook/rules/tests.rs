@@ -124,7 +124,7 @@ fn every_error_is_listed_at_once() {
 
 #[test]
 fn a_missing_runtime_and_a_field_without_effect_are_warnings() {
-    let mut service = object("digits", "team", model(json!({"modelFormat": {"name": "onnx"}})));
+    let mut service = object("digits", "team", model(json!({"modelFormat": {"name": "pmml"}})));
     let found = verdict("InferenceService", &service, None);
     assert_eq!(found.errors, []);
     assert!(found.warnings[0].starts_with("spec.predictor.model.modelFormat: no runtime serves"), "{found:?}");

@@ -52,7 +52,7 @@ async fn missing_runtimes_and_fields_without_effect_are_warnings() {
     world.configure_webhook(webhook.port).await;
     world.until_checked().await;
     let mut service = service("digits", "", json!({}));
-    service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
+    service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pmml".into();
     let output = world.kubectl(&["apply"], &service);
     assert!(output.starts_with("Warning: spec.predictor.model.modelFormat: no runtime serves"), "{output}");
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pytorch".into();
@@ -60,7 +60,7 @@ async fn missing_runtimes_and_fields_without_effect_are_warnings() {
     let output = world.kubectl(&["apply", "--server-side", "--dry-run=server"], &service);
     assert!(output.contains("Warning: metadata.annotations[serving.kserve.io/nodegroup] is ignored"), "{output}");
     let stored = world.services().get("digits").await.unwrap();
-    assert_eq!(stored.data["spec"]["predictor"]["model"]["modelFormat"]["name"], "onnx");
+    assert_eq!(stored.data["spec"]["predictor"]["model"]["modelFormat"]["name"], "pmml");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
