@@ -55,6 +55,8 @@ impl OnnxError {
 fn explained(text: &str) -> String {
     let remedy = if text.contains("Protobuf parsing failed") {
         "; the file is damaged, as after a copy or download that was cut off: copy it again"
+    } else if text.contains("Failed to construct locale") {
+        "; the file names a locale that this system does not have: export it with the locale 'C'"
     } else if text.contains("is not a registered function/op") {
         "; operators outside of ONNX's own domains need a library of operators, which this server does not load"
     } else if text.contains("escapes model directory") || text.contains("Absolute path not allowed") {

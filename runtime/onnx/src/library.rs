@@ -19,8 +19,9 @@ const NAME: &str = "libonnxruntime.so.1";
 /// Path of the library beside the sources, for programs that run where they were built.
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.onnxruntime/lib/libonnxruntime.so.1");
 
-/// Version of the C interface that this crate calls. Later libraries still have it.
-const API_VERSION: u32 = 17;
+/// Least version of the library. The functions that this crate calls are older, but earlier versions check the place of a
+/// model's external data less strictly. Later libraries still have this interface.
+const API_VERSION: u32 = 31;
 
 /// The open library, which stays open until the process ends.
 pub(crate) struct Library {
@@ -55,7 +56,7 @@ impl Library {
         // SAFETY: the library's base structure is constant, and any version number may be requested.
         let api = unsafe { ((*base).GetApi)(API_VERSION).as_ref() };
         let Some(api) = api else {
-            return Err(OnnxError::Library(missing("the library found is older than onnxruntime 1.17")));
+            return Err(OnnxError::Library(missing("the library found is older than onnxruntime 1.31")));
         };
         let mut library = Self { api, env: ptr::null_mut() };
         // Errors are returned from each call, so the library itself logs nothing.

@@ -76,7 +76,8 @@ fn inferred(source: &ModelSource, runner: &Runner, session: &Session, doubt: Opt
 }
 
 /// Returns true if the first dimension of every input is variable, under one name if it has names, and no output has a
-/// fixed one. An output without dimensions is a scalar or has an open rank, which trials show.
+/// fixed one. Trials decide on an output without dimensions, which is a scalar or has an open rank, and on one with a
+/// single row: converters of classifiers declare so for the labels of any number of rows.
 fn has_batch_dimension(inputs: &[TensorInfo], outputs: &[TensorInfo]) -> bool {
     let first = |tensor: &TensorInfo| match tensor.dims.first() {
         Some(Dimension::Variable(name)) => Some(name.clone()),
@@ -87,7 +88,7 @@ fn has_batch_dimension(inputs: &[TensorInfo], outputs: &[TensorInfo]) -> bool {
     };
     let mut named = names.iter().filter(|name| !name.is_empty());
     let one_name = named.next().is_none_or(|one| named.all(|other| other == one));
-    let is_fixed = |output: &TensorInfo| matches!(output.dims.first(), Some(Dimension::Fixed(_)));
+    let is_fixed = |output: &TensorInfo| matches!(output.dims.first(), Some(Dimension::Fixed(2.. | ..=0)));
     !names.is_empty() && one_name && !outputs.iter().any(is_fixed)
 }
 
@@ -237,7 +238,8 @@ mod tests {
             (&[&["N"], &[""]], &[&[]], true),
             (&[&["N"], &["M"]], &[&["N"]], false),
             (&[&["1", "4"]], &[&["N"]], false),
-            (&[&["N"]], &[&["1"]], false),
+            (&[&["N"]], &[&["1"]], true),
+            (&[&["N"]], &[&["2"]], false),
             (&[&["N"], &[]], &[&["N"]], false),
             (&[], &[&["N"]], false),
         ] {
