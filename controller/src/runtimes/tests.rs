@@ -118,9 +118,9 @@ fn a_named_runtime_has_to_exist_and_fit() {
     let (reason, message) = named("pmml", "v2", "yours").unwrap_err();
     assert_eq!(reason, FailureReason::RuntimeNotRecognized);
     assert_eq!(message, "there is no runtime yours; available: mine, weir-libtorch");
-    let (reason, message) = named("pmml", "v2", "mine").unwrap_err();
+    let (reason, message) = named("keras", "v2", "mine").unwrap_err();
     assert_eq!(reason, FailureReason::NoSupportingRuntime);
-    assert_eq!(message, "the runtime mine does not serve the format pmml over v2");
+    assert_eq!(message, "the runtime mine does not serve the format keras over v2");
     let (_, message) = named("pmml", "v1", "mine").unwrap_err();
     assert_eq!(message, "the runtime mine does not speak v1");
 }

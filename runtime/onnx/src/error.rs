@@ -12,7 +12,7 @@ pub enum OnnxError {
     /// The inputs of a run are not among those that the model takes; nothing has run.
     #[error("{0}")]
     Inputs(String),
-    /// The model failed.
+    /// The model failed while it ran.
     #[error("{0}")]
     Run(String),
     /// Memory ran out, on the device or the host.
@@ -26,7 +26,7 @@ const OUT_OF_MEMORY: [&str; 3] = ["Failed to allocate memory", "bad_alloc", "out
 /// Start of the messages about an operator that failed, in contrast to inputs that were refused.
 const OF_OPERATOR: &str = "Non-zero status code returned while running";
 
-/// `ORT_INVALID_ARGUMENT` of `OrtErrorCode`.
+/// Number of the code for refused arguments, `ORT_INVALID_ARGUMENT` of `OrtErrorCode`.
 const INVALID_ARGUMENT: i32 = 2;
 
 impl OnnxError {

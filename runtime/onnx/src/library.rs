@@ -12,15 +12,15 @@ use ort_sys::{OrtApi, OrtApiBase, OrtEnv, OrtLoggingLevel, OrtStatusPtr};
 
 use crate::error::OnnxError;
 
-/// Name of the library. The dynamic loader searches it like those that a program is linked with: in `LD_LIBRARY_PATH`, in
-/// the program's own folders, and in the system's.
+/// Name of the library. The dynamic loader searches it like those that a program is linked with: in `LD_LIBRARY_PATH`,
+/// in the program's own folders, and in the system's.
 const NAME: &str = "libonnxruntime.so.1";
 
 /// Path of the library beside the sources, for programs that run where they were built.
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.onnxruntime/lib/libonnxruntime.so.1");
 
-/// Least version of the library. The functions that this crate calls are older, but earlier versions check the place of a
-/// model's external data less strictly. Later libraries still have this interface.
+/// Least version of the library. The functions that this crate calls are older, but earlier versions check the place of
+/// a model's external data less strictly. Later libraries still have this interface.
 const API_VERSION: u32 = 31;
 
 /// The open library, which stays open until the process ends.
@@ -85,8 +85,9 @@ impl Library {
         if status.is_null() {
             return Ok(());
         }
-        // SAFETY: the status is not null and belongs to this function. Its message is copied before it is freed. The
-        // code is read as a number, because a later library may have codes that the enumeration does not have.
+        // SAFETY: the status is not null and belongs to this function. The message is copied before the status is
+        // freed. The code is read as a number, because a later library may have codes that the enumeration does not
+        // have.
         unsafe {
             let code: unsafe extern "system" fn(*const ort_sys::OrtStatus) -> i32 =
                 std::mem::transmute(self.api.GetErrorCode);
@@ -109,7 +110,7 @@ fn missing(reason: &str) -> String {
 /// Opens the library for good and returns its entry point.
 fn base(path: &Path) -> Result<*const OrtApiBase, String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-    // SAFETY: the name is NUL-terminated. The library has initialisers of its own, which may run at any time. Its symbols
+    // SAFETY: the name is NUL-terminated. The library has initialisers of its own, which may run at any time. Symbols
     // stay local, so that they do not mix with those of libtorch.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {

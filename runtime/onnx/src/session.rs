@@ -38,8 +38,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Loads a file for the CPU. Operators run on `intra_op_threads` threads, at least 1, which belong to the session; with
-    /// 1 the calling thread does all work.
+    /// Loads a file for the CPU. Operators run on `intra_op_threads` threads, at least 1, which belong to the session;
+    /// with 1 the calling thread does all work.
     ///
     /// # Errors
     /// [`OnnxError::Library`] without onnxruntime's library; [`OnnxError::Model`] if the file is not a model, or if an
@@ -96,8 +96,8 @@ impl Session {
         let values: Vec<*const OrtValue> = inputs.iter().map(Value::as_raw).collect();
         let (input_names, output_names) = (pointers(&self.input_names), pointers(&self.output_names));
         let mut outputs: Vec<*mut OrtValue> = vec![ptr::null_mut(); output_names.len()];
-        // SAFETY: session, names and values are alive, each array has the length that is passed with it, and the library
-        // writes a new value to each element of `outputs`, or leaves it null.
+        // SAFETY: session, names and values are alive, each array has the length that is passed with it, and the
+        // library writes a new value to each element of `outputs`, or leaves it null.
         let status = unsafe {
             (self.library.api().Run)(
                 self.raw,

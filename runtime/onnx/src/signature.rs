@@ -28,7 +28,7 @@ pub struct TensorInfo {
 /// A dimension of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// A fixed size.
+    /// A size that every request must have.
     Fixed(i64),
     /// A size that requests choose. Dimensions with the same name are meant to be equal; the name is empty if the file
     /// has none.

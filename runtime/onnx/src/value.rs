@@ -1,4 +1,5 @@
-//! Tensors of onnxruntime. Dropping a tensor frees it; bytes are passed in and out without a copy where that is possible.
+//! Tensors of onnxruntime. Dropping a tensor frees it; bytes are passed in and out without a copy where that is
+//! possible.
 
 #![expect(unsafe_code, reason = "owns onnxruntime's tensors")]
 
@@ -52,8 +53,8 @@ impl Value {
         let mut value = Self::empty()?;
         let api = value.library.api();
         let (mut memory, kind) = (ptr::null_mut(), OrtAllocatorType::OrtArenaAllocator);
-        // SAFETY: the results are valid for writes. `data` has the bytes of these dimensions and stays in place while the
-        // value holds it. Models do not write to their inputs.
+        // SAFETY: the results are valid for writes. `data` has the bytes of these dimensions and stays in place while
+        // the value holds it. Models do not write to their inputs.
         unsafe {
             value.library.check((api.CreateCpuMemoryInfo)(kind, OrtMemType::OrtMemTypeDefault, &raw mut memory))?;
             let status = (api.CreateTensorWithDataAsOrtValue)(

@@ -1,5 +1,5 @@
-//! The signature of an ONNX model: the file says names, datatypes and dimensions. Trials decide whether requests share a
-//! batch, if the first dimension of every input and output is variable.
+//! The signature of an ONNX model: the file says names, datatypes and dimensions. Trials decide whether requests share
+//! a batch, if the first dimension of every input and output is variable.
 
 use std::time::Duration;
 
