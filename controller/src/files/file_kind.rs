@@ -13,7 +13,7 @@ const OTHERS: [&str; 8] = ["safetensors", "h5", "keras", "pb", "tflite", "gguf",
 pub(super) enum FileKind {
     /// A zip archive or a pickle, as saved by PyTorch.
     PyTorch,
-    /// An ONNX model.
+    /// A model in the format of ONNX.
     Onnx,
     /// A model in a format that Weir does not serve.
     Other,
