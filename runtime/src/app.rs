@@ -4,6 +4,7 @@
 //! readiness follows when the models are warm.
 
 mod build;
+mod inspect;
 mod metrics;
 mod ports;
 mod repositories;
@@ -52,6 +53,9 @@ pub struct Setup {
 /// Runs the process, from parsing its flags to its exit code.
 #[must_use]
 pub fn main(setup: Setup) -> Exit {
+    if let Some(exit) = inspect::main(&setup.backends, std::env::args_os()) {
+        return exit;
+    }
     let config = match args::parse(std::env::args_os()) {
         Ok(config) => config,
         Err(error) => {

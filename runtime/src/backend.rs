@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
 
+pub use crate::inspection::Inspection;
+
 /// Stack size of each thread that may call a [`Backend`], a [`Model`] or an [`Instance`]. libtorch compiles a graph
 /// recursively on the thread that runs it first, and a stack overflow ends the process. The 2 MiB of Rust's threads are
 /// too small for models that run in Python, whose main thread has 8 MiB on Linux. A stack takes memory only as it is
@@ -44,6 +46,14 @@ pub trait Backend: Send + Sync {
     /// Returns true if the backend can run models on GPUs. Otherwise instances of kind `KIND_AUTO` are placed on the CPU.
     fn runs_on_gpus(&self) -> bool {
         true
+    }
+
+    /// Describes a model without serving it, for `weir-runtime inspect`.
+    ///
+    /// # Errors
+    /// [`LoadError`] if the model cannot be served, or the backend does not describe models.
+    fn inspect(&self, source: &ModelSource) -> Result<Inspection, LoadError> {
+        Err(LoadError::Config(format!("models of the backend of '{}' cannot be inspected", source.name)))
     }
 
     /// Ends the loads in progress as far as possible, and refuses later ones. Called when the server stops.

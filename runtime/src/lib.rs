@@ -15,6 +15,7 @@ mod error;
 mod grpc;
 mod http;
 mod in_use;
+mod inspection;
 mod interface;
 mod job;
 mod launch;
@@ -35,6 +36,7 @@ mod small_file;
 mod statistics;
 
 pub use batch::check_output;
+pub use inspection::InspectedTensor;
 pub use launch::sample_batch;
 pub use repository::check_models;
 

@@ -13,6 +13,7 @@ mod changes;
 mod check;
 mod config_file;
 mod failure;
+mod found;
 mod index;
 mod inspect;
 mod labels;
@@ -42,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use check::check_models;
 pub(crate) use failure::LoadFailure;
+pub(crate) use found::{FoundModel, found_models};
 pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};
 pub(crate) use layout::EXAMPLE_FILE;

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -84,3 +85,26 @@ def test_code_can_be_forbidden(tmp_path, folder):
     assert "is TorchScript, which is code: in Python, torch.export.export the original module" in text
     assert "This server loads no code (--model-code=forbid)" in text
     server.stop()
+
+
+def test_an_inspection_describes_every_file(server, folder):
+    done = subprocess.run([server.command[0], "inspect", folder, "--json"], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {one["model"]: one for one in json.loads(done.stdout)}
+    assert found["exported"]["batching"] == "the graph proves that the rows are independent"
+    assert {name: one["is_code"] for name, one in found.items()} == {
+        "exported": False, "program": False, "script": True, "served": True,
+    }
+    assert found["script"]["parameters"] == 163 and found["script"]["bytes"] == 652
+    assert "image_classifier does not run" in found["served"]["notes"][0]
+
+
+def test_an_inspection_names_the_operator_that_mixes_rows_or_the_reason_of_a_refusal(server):
+    def inspect(path: Path) -> subprocess.CompletedProcess:
+        return subprocess.run([server.command[0], "inspect", path], capture_output=True, text=True, timeout=60)
+
+    coupled = inspect(MODELS / "exported" / "centred.pt2")
+    assert coupled.returncode == 0
+    assert "each request alone: operator aten::mean.dim at 'mean' mixes the rows of a batch" in coupled.stdout
+    weights = inspect(WEIGHTS)
+    assert weights.returncode == 1 and "is a state_dict or checkpoint" in weights.stdout

@@ -22,6 +22,8 @@ pub struct Program {
     pub weights: Vec<Weight>,
     /// The values that `forward` returns, flattened. Values that are None or a constant are left out.
     pub outputs: Vec<Output>,
+    /// The torch that exported the program, such as `2.11.0`; `None` if the file does not say.
+    pub torch_version: Option<String>,
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ranges: BTreeMap<String, RangeConstraint>,
@@ -196,6 +198,7 @@ impl Program {
             values: builder.values,
             guards: guards(&json.guards_code)?,
             ranges: json.range_constraints,
+            torch_version: json.torch_version,
             inputs,
             weights,
         };

@@ -15,6 +15,8 @@ pub(crate) struct ProgramJson {
     pub(crate) schema_version: SchemaVersion,
     #[serde(default)]
     pub(crate) guards_code: Vec<String>,
+    #[serde(default)]
+    pub(crate) torch_version: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

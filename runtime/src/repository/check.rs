@@ -90,7 +90,7 @@ fn model_files(path: &Path, layout: Layout, config: &ModelConfig) -> Result<Vec<
 }
 
 /// The options of a server that is started without flags.
-fn options() -> ScanOptions {
+pub(super) fn options() -> ScanOptions {
     ScanOptions {
         paths: Vec::new(),
         model_name: None,

@@ -27,6 +27,7 @@ mod gpu_meter;
 pub mod heap_limits;
 mod in_flight;
 mod infer;
+mod inspect;
 mod instance;
 mod memory;
 mod model;

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput};
+use weir_runtime::backend::{
+    Backend, Device, Inspection, Instance, LoadError, Model, ModelSource, Signature, WarmUp, WarmUpInput,
+};
 use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::examine::{self, Verdict, Verdicts};
@@ -15,7 +17,7 @@ use crate::sandbox::{self, Sandbox};
 use crate::settings::Settings;
 use crate::startup::TrimWhenDropped;
 use crate::weights::Weights;
-use crate::{infer, op_libraries, plan, process};
+use crate::{infer, inspect, op_libraries, plan, process};
 
 /// Phrase about TorchScript files where only data may be loaded.
 const TORCH_SCRIPT_IS_CODE: &str = "is TorchScript, which is code: in Python, torch.export.export the original module with \
@@ -101,6 +103,10 @@ impl Backend for TorchBackend {
             // A file of an unknown format is refused by the load, with its reason.
             Ok(ModelFormat::Exported | ModelFormat::Onnx) | Err(_) => None,
         }
+    }
+
+    fn inspect(&self, source: &ModelSource) -> Result<Inspection, LoadError> {
+        inspect::inspect(&self.sandbox, &self.verdicts, source)
     }
 
     fn close(&self) {

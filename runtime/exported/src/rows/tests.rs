@@ -51,6 +51,7 @@ fn decided(name: &str, tensors: &[&str], arguments: &[(&str, Argument)]) -> Verd
         nodes: vec![node],
         ranges: BTreeMap::new(),
         guards: Vec::new(),
+        torch_version: None,
     };
     program.verdict(&program.batch().unwrap())
 }

@@ -9,6 +9,7 @@ use super::independence;
 use super::trial::{Rows, Trial};
 use super::{DEFAULT_MAX_BATCH_SIZE, Inferred};
 use crate::element;
+use crate::module::Returned;
 use crate::outputs::names;
 use crate::remark::Remark;
 use crate::runner::Runner;
@@ -56,7 +57,7 @@ pub(crate) fn signature(
     let skip = usize::from(max_batch_size > 0);
     let mut signature = Signature {
         inputs: inputs(source, program, skip)?,
-        outputs: outputs(source, runner, program, skip)?,
+        outputs: outputs(source, program, skip)?,
         max_batch_size,
         tolerance: ShapeTolerance::None,
     };
@@ -66,6 +67,28 @@ pub(crate) fn signature(
     }
     let ran = source.inputs.is_empty().then(|| sized(&signature.inputs, program, skip));
     Ok(Inferred { signature, ran, remarks })
+}
+
+/// Returns the signature of a program by its file alone, and the reason for its batch size; `None` if only trials can
+/// tell whether rows share a batch.
+pub(crate) fn of_file(source: &ModelSource, program: &Program) -> Result<Option<(Signature, String)>, LoadError> {
+    let (most, reason) = match (source.max_batch_size, batching(program)) {
+        (Some(configured), _) => (configured, "as configured".to_owned()),
+        (None, Batching::Proven(most)) => (most, "the graph proves that the rows are independent".to_owned()),
+        (None, Batching::Never(operator)) if operator.is_empty() => {
+            (0, "the inputs have no common variable dimension in front".to_owned())
+        }
+        (None, Batching::Never(operator)) => (0, format!("{operator} mixes the rows of a batch")),
+        (None, Batching::ByTrial(..)) => return Ok(None),
+    };
+    let skip = usize::from(most > 0);
+    let signature = Signature {
+        inputs: inputs(source, program, skip)?,
+        outputs: outputs(source, program, skip)?,
+        max_batch_size: most,
+        tolerance: ShapeTolerance::None,
+    };
+    Ok(Some((signature, reason)))
 }
 
 fn batching(program: &Program) -> Batching {
@@ -122,16 +145,12 @@ fn inputs(source: &ModelSource, program: &Program, skip: usize) -> Result<Vec<Te
     program.inputs.iter().map(input).collect()
 }
 
-fn outputs(
-    source: &ModelSource,
-    runner: &Runner,
-    program: &Program,
-    skip: usize,
-) -> Result<Vec<TensorConfig>, LoadError> {
+fn outputs(source: &ModelSource, program: &Program, skip: usize) -> Result<Vec<TensorConfig>, LoadError> {
     if !source.outputs.is_empty() {
         return Ok(source.outputs.clone());
     }
-    let names = names(runner.module.returned(), &[]);
+    let paths = program.outputs.iter().map(|output| output.path.clone()).collect();
+    let names = names(&Returned::Fixed(paths), &[]);
     let output = |(output, name): (&Output, String)| match &output.kind {
         OutputKind::Tensor(element_type, dimensions) => {
             let datatype = datatype(*element_type, &format!("output '{name}'"))?;
