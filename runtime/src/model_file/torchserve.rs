@@ -10,11 +10,8 @@ use tempfile::TempDir;
 use zip::ZipArchive;
 
 use super::advice::MAR;
-use super::zip_directory::ENTRY;
+use super::zip_directory::{ENTRY, MANIFEST};
 use super::{ModelFormat, START, sentence, signatures};
-
-/// Name of the entry that describes the archive.
-pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
 
 /// Limit on the manifest in bytes; a usual one has 500.
 const LONGEST_MANIFEST: u64 = 1 << 20;
@@ -34,7 +31,7 @@ const HANDLERS: [(&str, &str); 4] = [
 /// The model of an archive, in a directory that is deleted when this value is dropped.
 #[derive(Debug)]
 pub struct Unpacked {
-    /// The model file.
+    /// Path of the unpacked model file.
     pub path: PathBuf,
     /// A sentence about the handler that does not run; `None` if the archive has none.
     pub without: Option<String>,

@@ -6,7 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::advice::{Advice, COMPILED, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
-use super::torchserve;
+
+/// Name of the entry that describes an archive of TorchServe.
+pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
 
 /// First bytes of an entry, and so of an archive.
 pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
@@ -77,7 +79,7 @@ impl ZipDirectory {
 
     /// True if the archive is one of TorchServe's, whatever else it holds.
     pub(super) fn is_torchserve(&self) -> bool {
-        self.entries.iter().any(|entry| entry.name == torchserve::MANIFEST)
+        self.entries.iter().any(|entry| entry.name == MANIFEST)
     }
 
     /// Returns advice for archives of other formats, by the names of their entries.
