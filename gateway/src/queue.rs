@@ -27,7 +27,7 @@ use crate::error::GatewayError;
 use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
 use dispatcher::{Admission, DispatchRequest, Dispatcher};
-pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit};
+pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit, Task};
 pub(crate) use partition::{GatewaySet, Membership};
 use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
 pub(crate) use verdict::{Outcome, Verdict};
@@ -100,6 +100,7 @@ pub(crate) struct AdmissionRequest {
     pub(crate) arrival: Arrival,
     pub(crate) bytes: usize,
     pub(crate) origin: Origin,
+    pub(crate) task: Task,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Longest wait while no replica takes requests.
@@ -222,6 +223,7 @@ impl RevisionQueue {
             bytes: request.bytes,
             deadline: request.deadline,
             origin: request.origin,
+            task: request.task,
         };
         let mut wakeup = None;
         let mut state = self.state.lock();
@@ -251,6 +253,7 @@ impl RevisionQueue {
                 if state.must_wake(is_new) {
                     self.wake_revision();
                 }
+                self.keep_timer(&mut state, at);
                 Ok(Entered::Queued(sequence, wakeup))
             }
             (Admission::HandOver(owner), _) => Ok(Entered::Admitted(Admitted::OtherGateway(owner))),

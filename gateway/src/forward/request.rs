@@ -16,7 +16,7 @@ use crate::clock::now;
 use crate::deadline::Deadline;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue, Verdict};
+use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue, Task, Verdict};
 use crate::router::Target;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
@@ -178,6 +178,7 @@ impl ProxyRequest {
             arrival: self.arrival,
             bytes,
             origin: self.origin,
+            task: task_of_path(self.path.path()),
             arrived: self.arrived,
             deadline: self.deadline,
             activation: self.activation,
@@ -252,6 +253,13 @@ fn set_host(uri: &Uri, headers: &mut HeaderMap) {
     }
 }
 
+/// Returns the task of a request by the end of its path: that of OpenAI's API, of Text Generation Inference or of
+/// Triton's generate extension.
+fn task_of_path(path: &str) -> Task {
+    const ENDS: [&str; 5] = ["/completions", "/v1/responses", "/v1/messages", "/generate", "/generate_stream"];
+    if ENDS.iter().any(|end| path.ends_with(end)) { Task::GenerateText } else { Task::Other }
+}
+
 /// Returns the path and query for the replica. A target that names its host may have a query without a path (RFC 9112,
 /// 3.2.1).
 fn origin_form(uri: &Uri) -> PathAndQuery {
@@ -290,6 +298,16 @@ fn without_prefix(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_end_like_those_of_text_servers_ask_for_text() {
+        for path in ["/v1/chat/completions", "/openai/v1/completions", "/v2/models/m/generate_stream", "/generate"] {
+            assert_eq!(task_of_path(path), Task::GenerateText, "{path}");
+        }
+        for path in ["/", "/v1/embeddings", "/v2/models/generate/infer", "/v1/models/m:predict"] {
+            assert_eq!(task_of_path(path), Task::Other, "{path}");
+        }
+    }
 
     #[test]
     fn a_replica_sees_the_path_behind_the_prefix() {

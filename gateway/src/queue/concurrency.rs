@@ -4,7 +4,7 @@ mod measured;
 
 pub(crate) use measured::Usage;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use measured::MeasuredLimit;
 
@@ -16,8 +16,8 @@ pub(crate) enum ConcurrencyLimit {
     Configured(u32),
     /// The replica's header `weir-capacity`.
     Reported(u32),
-    /// Measured from the replica's responses per second.
-    Measured(MeasuredLimit),
+    /// Measured from the replica's responses per second. Boxed, because the other limits are small.
+    Measured(Box<MeasuredLimit>),
 }
 
 /// Largest capacity that is used. A replica that reports more means "no limit".
@@ -28,7 +28,52 @@ impl ConcurrencyLimit {
     pub(crate) fn new(configured: Option<u32>) -> Self {
         match configured {
             Some(number) => Self::Configured(number.max(1)),
-            None => Self::Measured(MeasuredLimit::new()),
+            None => Self::Measured(Box::new(MeasuredLimit::new())),
+        }
+    }
+
+    /// Starts a measured limit with the one that another replica of the revision has.
+    pub(crate) fn learn(&mut self, limit: u32) {
+        if let Self::Measured(_) = self {
+            *self = Self::Measured(Box::new(MeasuredLimit::learned(limit)));
+        }
+    }
+
+    /// Starts a measured limit with that of an engine, because a request asks for generated text.
+    pub(crate) fn expect_engine(&mut self) {
+        if let Self::Measured(measured) = self {
+            measured.expect_engine();
+        }
+    }
+
+    /// Returns the measured limit, without the current trial; `None` if the limit is configured, reported or unknown.
+    pub(crate) fn measured(&self) -> Option<u32> {
+        match self {
+            Self::Configured(_) | Self::Reported(_) => None,
+            Self::Measured(measured) => measured.kept(),
+        }
+    }
+
+    /// Returns the number of requests that the replica is expected to take, which the autoscaler gets.
+    pub(crate) fn expected(&self) -> u32 {
+        match self {
+            Self::Configured(number) | Self::Reported(number) => *number,
+            Self::Measured(measured) => measured.expected(),
+        }
+    }
+
+    /// Returns the time at which the limit grows without an answer, if requests wait; `None` for most limits.
+    pub(crate) fn grows_at(&self) -> Option<Instant> {
+        match self {
+            Self::Configured(_) | Self::Reported(_) => None,
+            Self::Measured(measured) => measured.grows_at(),
+        }
+    }
+
+    /// Enlarges the limit because the replica answered nothing until [`Self::grows_at`].
+    pub(crate) fn grow(&mut self, now: Instant) {
+        if let Self::Measured(measured) = self {
+            measured.grow(now);
         }
     }
 
@@ -58,11 +103,19 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Records that a request was answered without an error.
-    pub(crate) fn answered(&mut self, usage: Usage, now: Instant) {
+    /// Records that a request was answered without an error, `took` after it was sent.
+    pub(crate) fn answered(&mut self, usage: Usage, took: Duration, now: Instant) {
         match self {
             Self::Configured(_) | Self::Reported(_) => {}
-            Self::Measured(measured) => measured.answered(usage, now),
+            Self::Measured(measured) => measured.answered(usage, took, now),
+        }
+    }
+
+    /// Records that a request ended, in whatever way.
+    pub(crate) fn ended(&mut self, now: Instant) {
+        match self {
+            Self::Configured(_) | Self::Reported(_) => {}
+            Self::Measured(measured) => measured.ended(now),
         }
     }
 

@@ -47,6 +47,15 @@ pub(crate) struct DispatchRequest {
     pub(crate) deadline: Option<Instant>,
     /// Sender of the request: a client or a gateway.
     pub(crate) origin: Origin,
+    pub(crate) task: Task,
+}
+
+/// Task of a request, as far as its path says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Generation of text, which servers do for many requests at once.
+    GenerateText,
+    Other,
 }
 
 /// Sender of a request.
@@ -103,6 +112,10 @@ pub(crate) struct Dispatcher<R, W> {
     gateways: GatewaySet,
     handover: Handover,
     endpoints: Vec<Endpoint<R>>,
+    /// The smallest limit that was measured for a replica; `None` as long as none is known.
+    learned: Option<u32>,
+    /// Generation of text, once a request asked for it.
+    task: Task,
     waiting: BTreeMap<u64, Queued<W>>,
     bytes: usize,
     next_sequence: u64,
@@ -126,6 +139,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             gateways: GatewaySet::ALONE,
             handover: Handover::default(),
             endpoints: Vec::new(),
+            learned: None,
+            task: Task::Other,
             waiting: BTreeMap::new(),
             bytes: 0,
             next_sequence: 0,
@@ -142,6 +157,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             (Ownership::Sharing | Ownership::Owner, _) => {}
         }
         self.handover.pass(now);
+        self.note_task(request.task);
         let is_new = request.sequence.is_none();
         let sequence = request.sequence.unwrap_or(self.next_sequence);
         let is_first = self.waiting.first_key_value().is_none_or(|(first, _)| sequence < *first);
@@ -220,15 +236,14 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     ) -> (Vec<R>, DequeuedList<R, W>) {
         let before = (self.gateways, self.limits());
         (self.limit, self.gateways) = (limit, gateways);
+        let measured = self.endpoints.iter().filter_map(|endpoint| endpoint.credits.measured());
+        self.learned = measured.min().or(self.learned);
         let mut old = std::mem::take(&mut self.endpoints);
         for spec in replicas {
             let same = old.iter().position(|endpoint| endpoint.replica == spec.replica);
             let endpoint = match same {
                 Some(index) => old.swap_remove(index).changed(spec),
-                None => {
-                    self.next_id += 1;
-                    Endpoint::new(self.next_id, spec)
-                }
+                None => self.new_endpoint(spec),
             };
             self.endpoints.push(endpoint);
         }
@@ -245,6 +260,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         if self.waiting.is_empty() {
             return dequeued;
         }
+        self.grow(now);
         if let Ownership::NonOwner(owner) = self.ownership() {
             self.bytes = 0;
             let all = std::mem::take(&mut self.waiting);
@@ -275,6 +291,48 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             });
         }
         dequeued
+    }
+
+    /// Returns the next time at which the limit of a replica grows because it has answered nothing while requests wait.
+    pub(crate) fn next_growth(&self) -> Option<Instant> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.endpoints.iter().filter_map(|endpoint| self.growth(endpoint)).min()
+    }
+
+    /// Enlarges the limits of the replicas that have answered nothing for too long.
+    fn grow(&mut self, now: Instant) {
+        for index in 0..self.endpoints.len() {
+            if self.growth(&self.endpoints[index]).is_some_and(|at| at <= now) {
+                self.endpoints[index].credits.grow(now);
+            }
+        }
+    }
+
+    /// Returns the time at which a replica's limit grows without an answer; `None` if the replica is not full.
+    fn growth(&self, endpoint: &Endpoint<R>) -> Option<Instant> {
+        let at = endpoint.credits.grows_at().filter(|_| endpoint.state == EndpointState::Open)?;
+        (endpoint.in_flight >= self.allowed(endpoint).max(1)).then_some(at)
+    }
+
+    fn new_endpoint(&mut self, spec: EndpointSpec<R>) -> Endpoint<R> {
+        self.next_id += 1;
+        let mut endpoint = Endpoint::new(self.next_id, spec);
+        if let Some(limit) = self.learned {
+            endpoint.credits.learn(limit);
+        }
+        if self.task == Task::GenerateText {
+            endpoint.credits.expect_engine();
+        }
+        endpoint
+    }
+
+    fn note_task(&mut self, task: Task) {
+        if (self.task, task) == (Task::Other, Task::GenerateText) {
+            self.task = task;
+            self.endpoints.iter_mut().for_each(|endpoint| endpoint.credits.expect_engine());
+        }
     }
 
     /// Replaces the limit; queued requests stay.
@@ -311,7 +369,11 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     fn allowed(&self, endpoint: &Endpoint<R>) -> u32 {
-        let (limit, offset) = (endpoint.credits.limit(), endpoint.offset);
+        self.allowed_of(endpoint.credits.limit(), endpoint.offset)
+    }
+
+    /// Returns how many requests this gateway may have at a replica whose limit is `limit`.
+    fn allowed_of(&self, limit: u32, offset: u32) -> u32 {
         let allowed = self.allocation().allowed(limit, offset);
         allowed.min(self.handover.allowed(limit, offset))
     }

@@ -25,7 +25,7 @@ pub(super) struct QueueState {
     pub(super) last_exit: Option<Failure>,
     /// The last reported activity; `None` after a change.
     pub(super) reported: Option<Arc<Activity>>,
-    /// True while a task waits to readmit ejected replicas.
+    /// True while a task waits to readmit ejected replicas or to enlarge limits.
     pub(super) has_retry_timer: bool,
 }
 
@@ -52,6 +52,12 @@ impl QueueState {
             Verdict::Refused => self.activity.refused += 1,
             Verdict::Uncounted | Verdict::Open => {}
         }
+    }
+
+    /// Returns the next time at which queued requests may be dispatched although nothing happens until then.
+    pub(super) fn next_dispatch(&self, now: Instant) -> Option<Instant> {
+        let (readmission, growth) = (self.dispatcher.next_readmission(now), self.dispatcher.next_growth());
+        readmission.into_iter().chain(growth).min()
     }
 
     /// Returns true if the revision has no route and no replica that takes requests, so that queued requests will never

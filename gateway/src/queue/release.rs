@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::RevisionQueue;
 use super::credit::Credit;
 use super::dispatcher::EndpointId;
-use super::queue_state::notify;
+use super::queue_state::{QueueState, notify};
 use super::verdict::{Outcome, Verdict};
 use crate::clock::{now, until};
 
@@ -24,12 +24,16 @@ impl RevisionQueue {
         state.in_flight = state.in_flight.saturating_sub(requests);
         let dequeued = state.dispatcher.settle(credit.endpoint(), outcome, at);
         let wakeups = state.wakeups(self, dequeued, at);
-        let needs_timer = !state.has_retry_timer && state.dispatcher.next_readmission(at).is_some();
-        state.has_retry_timer |= needs_timer;
+        self.keep_timer(&mut state, at);
         drop(state);
         notify(wakeups);
-        if needs_timer {
-            tokio::spawn(Arc::clone(self).readmit_ejected());
+    }
+
+    /// Starts the task that dispatches queued requests at certain times, unless it runs or there is no such time.
+    pub(super) fn keep_timer(self: &Arc<Self>, state: &mut QueueState, at: Instant) {
+        if !state.has_retry_timer && state.next_dispatch(at).is_some() {
+            state.has_retry_timer = true;
+            tokio::spawn(Arc::clone(self).dispatch_on_time());
         }
     }
 
@@ -49,12 +53,13 @@ impl RevisionQueue {
         self.state.lock().dispatcher.resume(id);
     }
 
-    /// Dispatches queued requests each time an ejected replica is readmitted, until no replica is ejected.
-    async fn readmit_ejected(self: Arc<Self>) {
+    /// Dispatches queued requests each time an ejected replica is readmitted or a replica's limit grows without an
+    /// answer, until neither will happen.
+    async fn dispatch_on_time(self: Arc<Self>) {
         loop {
             let next = {
                 let mut state = self.state.lock();
-                let next = state.dispatcher.next_readmission(now());
+                let next = state.next_dispatch(now());
                 state.has_retry_timer = next.is_some();
                 next
             };

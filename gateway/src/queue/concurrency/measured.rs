@@ -1,46 +1,104 @@
-//! The concurrency limit of a server that reports no capacity, measured from its responses per second. A pure value:
-//! the time is an argument.
+//! The concurrency limit of a server that reports no capacity, measured from its answers per second. A pure value: the
+//! time is an argument. `docs/decisions/010-limits-from-throughput.md` explains it.
 //!
 //! ```text
-//!   settled ── all credits were in use for a window ──► trial: twice as many
-//!      ▲                                                     │ more answers per second: the new limit stays,
-//!      └──────────────── otherwise: the limit before ◄───────┤ and twice as many are tried next
-//!                                                            ▼
+//!   startup ── four times as many bring no more ──► settled ── pause is over ──► trial: more, fewer, finer
+//!    1,2,8,32,…                                        ▲                           │ keeps what brings more answers
+//!                                                      └──── no step helps ────────┘ a second, or as many with fewer
 //! ```
 //!
 //! Latency is ignored. Response times of one server differ by a factor of a hundred, and a server that batches takes
 //! longer for more requests but still answers more of them per second.
 
+mod step;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::time::{Duration, Instant};
 
-/// Limit before anything is measured. Batching engines take at least as many requests, and a server that works on one
-/// request at a time has the same throughput with the others waiting inside it.
-const INITIAL_LIMIT: u32 = 64;
+use step::Step;
+use window::{Ratio, Slots, Throughput, Window};
+
+/// Limit of an engine before anything is measured: a server that generates text batches at least as many requests.
+const ENGINE_LIMIT: u32 = 64;
 
 /// Highest limit: no server known to us benefits from more concurrent requests.
 const MAX_LIMIT: u32 = 1024;
 
-/// Fraction of the largest possible gain that a trial has to reach. With twice as many requests at once, a server with
-/// spare capacity answers twice as many per second. Less than a quarter of that gain may be chance.
-const MIN_GAIN: f64 = 0.25;
+/// Highest limit of a server that may work on one request at a time: one request runs, and the next one is on its way.
+const MAX_SERIAL: u32 = 2;
 
-/// Least number of answers in a window. The mean of fewer answers varies too much.
-const MIN_ANSWERS: u32 = 16;
+/// Growth of the limit at each startup step. Four times as many requests bring up to four times the answers, which is
+/// clear after one answer for each request, however much the service times differ.
+const STARTUP_FACTOR: u32 = 4;
 
-/// Longest pause before another trial, as a power of two, in windows: hours for most servers.
-const MAX_PAUSE_EXPONENT: u32 = 10;
+/// Fraction of the possible gain for which a larger limit is kept, and of the possible loss for which a smaller one is.
+/// At the resulting limit, 10 % more requests would bring 1.25 % more answers.
+const ELASTICITY: f64 = 0.125;
 
-/// A limit that is doubled as long as doubling raises the number of responses per second.
+/// Ratio of the answers per second with two requests to those with one above which a server works on both. With one
+/// worker, the second request can only save the time between two requests.
+const PARALLEL: f64 = 1.5;
+
+/// Answers in another order than their requests that show a server to work on both. A server with one worker answers in
+/// order, and one such answer could be a race between two connections.
+const OVERTAKEN: u32 = 3;
+
+/// Largest difference of two ratios that is attributed to the measurement.
+const SAME: f64 = 0.95;
+
+/// Ratio of the throughputs of two windows below which the server has changed.
+const CHANGED: f64 = 0.7;
+
+/// Time without an answer after which the limit doubles during the first startup, and its multiple of the longest time
+/// that an answer took. Before the first answers nothing is known, and an engine whose answers take minutes must not
+/// work on one request.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LONG_ANSWERS: u32 = 10;
+
+/// Pause between two searches, in windows, and the number of times that it doubles while no search helps. A search
+/// costs less than half a window of throughput.
+const PAUSE: u32 = 32;
+/// Pause, in windows, before a server with one worker is measured again, which costs it nothing.
+const SERIAL_PAUSE: u32 = 4;
+const MAX_DOUBLINGS: u32 = 2;
+
+/// Answers in the longest window: at least as many, and at least for each request at once.
+const MIN_ANSWERS: u32 = 256;
+const GENERATIONS: u32 = 6;
+/// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
+const MAX_GENERATIONS: u32 = 32;
+
+/// Standard errors of a difference that is clear. Before a server gets more than two requests, three are needed: with
+/// two, an unequal pair of short windows passed for a second worker.
+const CLEAR: f64 = 2.0;
+const CERTAIN: f64 = 3.0;
+
+/// Fewest blocks of a window that is judged.
+const MIN_BLOCKS: u32 = 4;
+
+/// A limit that follows the number of answers per second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MeasuredLimit {
     limit: u32,
     stage: Stage,
     window: Option<Window>,
-    /// Trials in a row that gained too little.
-    failed: u32,
+    /// Searches in a row that changed nothing.
+    idle_searches: u32,
+    /// Windows until smaller limits are tried although no request waits.
+    quiet: u32,
+    /// Time of the latest answer or growth; `None` before the first request and after the first startup.
+    progress: Option<Instant>,
+    workers: Workers,
+    /// Longest time that an answer took during the first startup.
+    slowest: Duration,
+    /// Time at which a slot last became free.
+    freed: Option<Instant>,
+    /// Time at which the request was sent that was sent last among the answered ones.
+    latest: Option<Instant>,
+    /// Answers since the last change of the limit that were overtaken by an answer to a later request.
+    overtaken: u32,
 }
 
 /// Requests that one gateway has at a replica.
@@ -54,25 +112,74 @@ pub(crate) struct Usage {
     pub(crate) gateways: u32,
 }
 
+/// Workers of the server, as its answers show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// Nothing is known yet.
+    Unknown,
+    /// The server works on one request at a time.
+    One,
+    Several,
+}
+
 /// Stage of the search for the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// The limit stays for `pause` more windows before twice as many requests are tried.
-    Settled { pause: u32 },
-    /// The limit is twice `before`, at which the server answered `rate` requests per second.
-    Trial { before: u32, rate: f64 },
+    /// The limit grows by large steps as long as each brings more answers per second than `base`.
+    Startup { base: Option<Base> },
+    /// The limit stays for `pause` more windows, or until the rate is no longer that of the first window.
+    Settled { pause: u32, rate: Option<Throughput> },
+    /// The limit is the one of `step`, which is compared with `base`.
+    Trial { base: Base, step: Step },
 }
 
-/// Answers since the start of a measurement.
+/// Throughput with a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Window {
-    since: Instant,
-    answers: u32,
+struct Base {
+    limit: u32,
+    /// This gateway's share of the limit.
+    allowed: u32,
+    throughput: Throughput,
+    slots: Slots,
+}
+
+/// Result of comparing a limit with the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    Keep,
+    Revert,
+    /// More answers are needed.
+    Open,
+    /// The clients did not send enough requests for a comparison.
+    NoDemand,
 }
 
 impl MeasuredLimit {
     pub(super) fn new() -> Self {
-        Self { limit: INITIAL_LIMIT, stage: Stage::Settled { pause: 0 }, window: None, failed: 0 }
+        Self::with(1, Stage::Startup { base: None })
+    }
+
+    /// Creates the limit of a replica whose revision has another replica with this limit. A limit that may be that of
+    /// one worker is measured again.
+    pub(super) fn learned(limit: u32) -> Self {
+        let limit = if limit > MAX_SERIAL { limit.min(MAX_LIMIT) } else { 1 };
+        Self::with(limit, Stage::Startup { base: None })
+    }
+
+    fn with(limit: u32, stage: Stage) -> Self {
+        Self {
+            limit,
+            stage,
+            window: None,
+            idle_searches: 0,
+            quiet: 0,
+            progress: None,
+            workers: if limit > MAX_SERIAL { Workers::Several } else { Workers::Unknown },
+            slowest: Duration::ZERO,
+            freed: None,
+            latest: None,
+            overtaken: 0,
+        }
     }
 
     /// Returns the number of requests that the server may have at once.
@@ -80,110 +187,360 @@ impl MeasuredLimit {
         self.limit
     }
 
-    /// Records that a request was sent; `usage` includes it. A window begins once all credits are in use.
-    pub(crate) fn sent(&mut self, usage: Usage, now: Instant) {
-        if self.window.is_none() && usage.is_full() {
-            self.window = Some(Window::new(now));
+    /// Returns the limit without the current trial; `None` as long as nothing is known about the server.
+    pub(super) fn kept(&self) -> Option<u32> {
+        match (self.stage, self.workers) {
+            (_, Workers::Unknown) => None,
+            (Stage::Startup { base: None } | Stage::Settled { .. }, _) => Some(self.limit),
+            (Stage::Startup { base: Some(base) } | Stage::Trial { base, .. }, _) => Some(base.limit),
         }
     }
 
-    /// Records an answer; `usage` includes its request. If credits were free, the rate shows the demand of the clients
-    /// instead of the server's capacity, so a settled limit drops the window. A trial keeps its window, so that the
-    /// trial ends.
-    pub(super) fn answered(&mut self, usage: Usage, now: Instant) {
-        if matches!(self.stage, Stage::Settled { .. }) && !usage.is_full() {
+    /// Returns the number of requests that the server is expected to take: that of an engine until startup has shown
+    /// more about the server.
+    pub(super) fn expected(&self) -> u32 {
+        match (self.stage, self.kept()) {
+            (_, None) | (Stage::Startup { base: Some(_) }, Some(_)) => self.limit.max(ENGINE_LIMIT),
+            (_, Some(kept)) => kept,
+        }
+    }
+
+    /// Starts with the limit of an engine, because a request asks for generated text.
+    pub(super) fn expect_engine(&mut self) {
+        if self.is_starting() {
+            self.workers = Workers::Several;
+            self.change(ENGINE_LIMIT, Stage::Startup { base: None });
+        }
+    }
+
+    /// Returns the time at which the limit grows without an answer, if requests wait; `None` after startup.
+    pub(super) fn grows_at(&self) -> Option<Instant> {
+        let patience = PATIENCE.max(self.slowest * LONG_ANSWERS);
+        let progress = self.progress.filter(|_| self.is_starting() && self.workers != Workers::One);
+        progress.map(|progress| progress + patience)
+    }
+
+    /// Doubles the limit because the replica answered nothing until [`Self::grows_at`].
+    pub(super) fn grow(&mut self, now: Instant) {
+        self.change((self.limit * 2).min(ENGINE_LIMIT), Stage::Startup { base: None });
+        self.progress = Some(now);
+    }
+
+    /// Records that a request was sent; `usage` includes it.
+    pub(super) fn sent(&mut self, usage: Usage, now: Instant) {
+        if usage.in_flight == 1 || self.progress.is_none() {
+            self.progress = Some(now);
+        }
+        if self.freed.is_some_and(|freed| freed < now) {
+            self.note_idle();
+        }
+    }
+
+    /// Records that a request ended, in whatever way.
+    pub(super) fn ended(&mut self, now: Instant) {
+        self.freed = Some(now);
+    }
+
+    /// Records an answer `took` after its request was sent; `usage` includes its request.
+    pub(super) fn answered(&mut self, usage: Usage, took: Duration, now: Instant) {
+        self.progress = Some(now);
+        self.slowest = self.slowest.max(took);
+        self.note_order(took, now);
+        if !self.may_measure(usage) {
             self.window = None;
             return;
         }
-        let wanted = self.answers_of_a_window(usage);
         let Some(window) = &mut self.window else {
+            self.window = Some(Window::new(self.block(usage.allowed), now));
             return;
         };
-        window.answers += 1;
-        if window.answers >= wanted {
-            let rate = window.rate(now);
-            self.window = usage.is_full().then(|| Window::new(now));
-            self.judge(rate, usage);
+        let is_block = window.count(usage.in_flight, now);
+        let window = *window;
+        match self.stage {
+            Stage::Startup { base } => self.judge_startup(base, &window, usage, now),
+            Stage::Settled { pause, rate } if window.answers() >= longest(usage.allowed) => {
+                self.window = None;
+                self.count_pause((pause, rate), &window, usage);
+            }
+            Stage::Trial { base, step } if is_block || window.is_far_behind(base.throughput, now) => {
+                let judgement = judge_clear(base, &window, usage, now);
+                self.end_trial(base, step, Base::of(self.limit, &window, usage), judgement);
+            }
+            Stage::Settled { .. } | Stage::Trial { .. } => {}
         }
     }
 
     /// Records that the server refused a request because it is full. The limit becomes the number of requests that the
-    /// server has. During a trial, the refusal shows the server's capacity, so the next trial comes after the longest
-    /// pause.
+    /// server has. A search has found the server's capacity then, so the next one comes after the longest pause.
     pub(super) fn refused(&mut self, usage: Usage) {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
-        self.limit = taken.clamp(1, self.limit);
-        if matches!(self.stage, Stage::Trial { .. }) {
-            self.failed = MAX_PAUSE_EXPONENT;
-        }
-        self.window = None;
-        self.settle();
-    }
-
-    /// Returns the number of answers in a window. By default each concurrent request is replaced once. After a failed
-    /// trial a window is twice as long, so that the next trial rarely succeeds by chance.
-    fn answers_of_a_window(&self, usage: Usage) -> u32 {
-        let rounds = if self.failed == 0 { 1 } else { 2 };
-        usage.allowed.saturating_mul(rounds).max(MIN_ANSWERS)
-    }
-
-    /// Decides the next stage at the end of a window.
-    fn judge(&mut self, rate: f64, usage: Usage) {
         match self.stage {
-            Stage::Settled { pause: 0 } => self.try_more(rate),
-            Stage::Settled { pause } => self.stage = Stage::Settled { pause: pause - 1 },
-            Stage::Trial { rate: before, .. } if rate >= before * usage.least_gain() => {
-                self.failed = 0;
-                if usage.is_full() {
-                    self.try_more(rate);
-                } else {
-                    self.settle();
-                }
-            }
-            Stage::Trial { before, .. } => {
-                self.limit = before;
-                self.failed = (self.failed + 1).min(MAX_PAUSE_EXPONENT);
-                self.settle();
+            Stage::Startup { .. } | Stage::Trial { .. } => self.idle_searches = MAX_DOUBLINGS,
+            Stage::Settled { .. } => {}
+        }
+        let pause = PAUSE << self.idle_searches;
+        self.change(taken.clamp(1, self.limit), Stage::Settled { pause, rate: None });
+    }
+
+    /// Records that a slot was free for some time. A window with a smaller limit starts again, because that limit can
+    /// be judged only while requests wait.
+    fn note_idle(&mut self) {
+        match self.stage {
+            Stage::Trial { base, .. } if self.limit < base.limit => self.window = None,
+            Stage::Startup { .. } | Stage::Settled { .. } | Stage::Trial { .. } => {
+                self.window.iter_mut().for_each(|window| window.slots = Slots::Idle);
             }
         }
     }
 
-    fn try_more(&mut self, rate: f64) {
-        let before = self.limit;
-        self.limit = (before * 2).min(MAX_LIMIT);
-        self.stage = if self.limit == before { Stage::Settled { pause: 0 } } else { Stage::Trial { before, rate } };
+    fn is_starting(&self) -> bool {
+        matches!(self.stage, Stage::Startup { .. }) && self.limit < ENGINE_LIMIT
     }
 
-    /// Keeps the limit for a pause that doubles with each failed trial.
-    fn settle(&mut self) {
-        let pause = if self.failed == 0 { 0 } else { 1 << self.failed };
-        self.stage = Stage::Settled { pause };
+    /// Counts an answer that was overtaken by the answer to a request sent later. The requests must have been sent at
+    /// clearly different times, because two connections may race.
+    fn note_order(&mut self, took: Duration, now: Instant) {
+        let sent = now.checked_sub(took).unwrap_or(now);
+        match self.latest {
+            Some(latest) if latest.saturating_duration_since(sent) > took / 8 => self.overtaken += 1,
+            Some(latest) if latest >= sent => {}
+            Some(_) | None => self.latest = Some(sent),
+        }
+    }
+
+    /// Returns the number of answers in a block of a window. Requests of equal length that were sent together are answered
+    /// together, so a block is one answer for each request at once. Startup is in a hurry and needs no exact rates.
+    fn block(&self, allowed: u32) -> u32 {
+        match self.stage {
+            Stage::Startup { .. } if allowed >= MIN_BLOCKS => allowed / MIN_BLOCKS,
+            Stage::Startup { .. } | Stage::Settled { .. } | Stage::Trial { .. } => allowed,
+        }
+    }
+
+    /// Returns true if this answer may belong to a window. After a smaller limit was set, the surplus requests have to
+    /// end first.
+    fn may_measure(&self, usage: Usage) -> bool {
+        let is_compared = match self.stage {
+            Stage::Startup { base } => base.is_some(),
+            Stage::Settled { .. } => false,
+            Stage::Trial { .. } => true,
+        };
+        let is_full = usage.in_flight == usage.allowed || self.limit > MAX_SERIAL;
+        usage.in_flight <= usage.allowed && (is_compared || is_full)
+    }
+
+    fn judge_startup(&mut self, base: Option<Base>, window: &Window, usage: Usage, now: Instant) {
+        let measured = Base::of(self.limit, window, usage);
+        let Some(base) = base else {
+            match window.slots {
+                Slots::Busy if window.blocks() >= MIN_BLOCKS => self.enlarge(measured),
+                Slots::Idle if self.limit < ENGINE_LIMIT => self.window = None,
+                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured, window),
+                Slots::Busy | Slots::Idle => {}
+            }
+            return;
+        };
+        let judgement = if self.limit <= MAX_SERIAL {
+            self.judge_parallel(base, window)
+        } else if window.is_far_behind(base.throughput, now) {
+            Judgement::Revert
+        } else if window.blocks() >= MIN_BLOCKS {
+            judge_point(base, window, usage)
+        } else {
+            Judgement::Open
+        };
+        match judgement {
+            // The clients do not send more, so more cannot be tried.
+            Judgement::Keep if window.slots == Slots::Idle => self.change(self.limit, Stage::Startup { base: None }),
+            Judgement::Keep => self.enlarge(measured),
+            Judgement::Revert => self.end_startup(base),
+            Judgement::NoDemand => self.window = None,
+            Judgement::Open => {}
+        }
+    }
+
+    fn end_startup(&mut self, base: Base) {
+        let is_serial = self.limit <= MAX_SERIAL;
+        self.workers = if is_serial { Workers::One } else { Workers::Several };
+        let pause = if is_serial { SERIAL_PAUSE } else { 0 };
+        self.change(base.limit, Stage::Settled { pause, rate: None });
+    }
+
+    /// Judges two requests at once against one: only a server that works on both may have more than two.
+    fn judge_parallel(&self, base: Base, window: &Window) -> Judgement {
+        let throughput = window.throughput();
+        if self.overtaken >= OVERTAKEN {
+            return Judgement::Keep;
+        }
+        if window.blocks() < MIN_BLOCKS {
+            return Judgement::Open;
+        }
+        match throughput.compare(base.throughput, PARALLEL, CERTAIN) {
+            Ratio::Above => Judgement::Keep,
+            _ if window.answers() < longest(window.peak) => Judgement::Open,
+            Ratio::Below | Ratio::Unclear => Judgement::Revert,
+        }
+    }
+
+    /// Tries the next larger limit of the startup.
+    fn enlarge(&mut self, base: Base) {
+        let factor = if base.limit < MAX_SERIAL { MAX_SERIAL } else { STARTUP_FACTOR };
+        let limit = base.limit.saturating_mul(factor).min(MAX_LIMIT);
+        if base.limit == MAX_SERIAL {
+            self.workers = Workers::Several;
+        }
+        if limit == base.limit {
+            self.change(limit, Stage::Settled { pause: PAUSE, rate: None });
+        } else {
+            self.change(limit, Stage::Startup { base: Some(base) });
+        }
+    }
+
+    fn count_pause(&mut self, (pause, rate): (u32, Option<Throughput>), window: &Window, usage: Usage) {
+        if window.slots == Slots::Idle {
+            return;
+        }
+        let throughput = window.throughput();
+        let has_changed = rate.is_some_and(|rate| has_changed(rate, throughput));
+        if has_changed {
+            self.idle_searches = 0;
+        }
+        if pause > 0 && !has_changed {
+            self.stage = Stage::Settled { pause: pause - 1, rate: rate.or(Some(throughput)) };
+        } else if self.limit <= MAX_SERIAL && self.workers == Workers::One {
+            // One request at once is measured again, because more than two could queue inside the server.
+            self.change(1, Stage::Startup { base: None });
+        } else {
+            let base = Base::of(self.limit, window, usage);
+            self.try_step(base, Step::first(base.limit, self.idle_searches));
+        }
+    }
+
+    /// Tries smaller limits now and then although no request waits, if the clients use half of the limit: the server
+    /// may have too many requests.
+    fn try_fewer(&mut self, base: Base, window: &Window) {
+        self.window = None;
+        if window.mean_in_flight() < f64::from(base.allowed) / 2.0 {
+            return;
+        }
+        match self.quiet.checked_sub(1) {
+            Some(quiet) => self.quiet = quiet,
+            None => self.try_step(base, Step::first(base.limit, self.idle_searches).down()),
+        }
+    }
+
+    fn end_trial(&mut self, base: Base, step: Step, measured: Base, judgement: Judgement) {
+        match judgement {
+            Judgement::Open => {}
+            Judgement::Keep => {
+                self.idle_searches = 0;
+                self.workers = if self.limit == 1 { Workers::One } else { Workers::Several };
+                self.try_step(measured, step);
+            }
+            Judgement::NoDemand => self.end_search(base),
+            Judgement::Revert => match step.after_failure(base.limit) {
+                Some(next) => self.try_step(base, next),
+                None => self.end_search(base),
+            },
+        }
+    }
+
+    /// Sets the limit of a step, or of the next step with a limit of its own.
+    fn try_step(&mut self, base: Base, step: Step) {
+        let mut next = Some(step);
+        while let Some(step) = next {
+            let limit = step.apply(base.limit).clamp(1, MAX_LIMIT);
+            if limit != base.limit {
+                return self.change(limit, Stage::Trial { base, step });
+            }
+            next = step.after_failure(base.limit);
+        }
+        self.end_search(base);
+    }
+
+    fn end_search(&mut self, base: Base) {
+        let pause = PAUSE << self.idle_searches;
+        self.idle_searches = (self.idle_searches + 1).min(MAX_DOUBLINGS);
+        match base.slots {
+            Slots::Busy => self.change(base.limit, Stage::Settled { pause, rate: None }),
+            Slots::Idle => {
+                self.quiet = pause;
+                self.change(base.limit, Stage::Startup { base: None });
+            }
+        }
+    }
+
+    fn change(&mut self, limit: u32, stage: Stage) {
+        (self.limit, self.stage, self.window, self.overtaken) = (limit, stage, None, 0);
+        self.latest = None;
+    }
+}
+
+/// Returns true if the server's throughput changed so much that the best limit may have changed too.
+fn has_changed(before: Throughput, now: Throughput) -> bool {
+    now.compare(before, CHANGED, CLEAR) == Ratio::Below || now.compare(before, 1.0 / CHANGED, CLEAR) == Ratio::Above
+}
+
+/// Returns the number of answers in the longest window.
+fn longest(allowed: u32) -> u32 {
+    let least = MIN_ANSWERS.min(allowed.saturating_mul(MAX_GENERATIONS));
+    allowed.saturating_mul(GENERATIONS).max(least)
+}
+
+/// Judges a window by its throughput, however uncertain.
+fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
+    let Some(threshold) = threshold(base, window, usage) else {
+        return Judgement::NoDemand;
+    };
+    let is_enough = window.throughput().ratio_to(base.throughput) >= threshold;
+    if is_enough { Judgement::Keep } else { Judgement::Revert }
+}
+
+/// Judges a window once the difference is clear, or the window is as long as it may be.
+fn judge_clear(base: Base, window: &Window, usage: Usage, now: Instant) -> Judgement {
+    if window.is_far_behind(base.throughput, now) {
+        return Judgement::Revert;
+    }
+    let Some(threshold) = threshold(base, window, usage) else {
+        return Judgement::NoDemand;
+    };
+    match window.throughput().compare(base.throughput, threshold, CLEAR) {
+        _ if window.blocks() < MIN_BLOCKS => Judgement::Open,
+        Ratio::Above => Judgement::Keep,
+        Ratio::Below => Judgement::Revert,
+        Ratio::Unclear if window.answers() < longest(base.allowed.max(usage.allowed)) => Judgement::Open,
+        Ratio::Unclear => judge_point(base, window, usage),
+    }
+}
+
+/// Returns the least ratio of the throughputs for which the new limit is kept; `None` if the clients did not use it.
+fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
+    let factor = f64::from(window.peak) / f64::from(base.allowed.max(1));
+    if usage.allowed > base.allowed && factor < 1.05 {
+        return None;
+    }
+    match (window.slots, base.slots) {
+        // No request waited with the larger limit, so the rate is that of the clients.
+        (Slots::Idle, _) if usage.allowed > base.allowed => Some(SAME),
+        (Slots::Idle, _) => None,
+        // The rate before was that of the clients. Only a server that has too many requests answers more of fewer.
+        (Slots::Busy, Slots::Idle) => Some(1.0 / SAME),
+        (Slots::Busy, Slots::Busy) => Some(usage.least_ratio(factor)),
+    }
+}
+
+impl Base {
+    fn of(limit: u32, window: &Window, usage: Usage) -> Self {
+        Self { limit, allowed: usage.allowed, throughput: window.throughput(), slots: window.slots }
     }
 }
 
 impl Usage {
-    fn is_full(self) -> bool {
-        self.in_flight >= self.allowed
-    }
-
-    /// Returns the factor by which this gateway's answers per second have to grow in a trial. If one gateway alone
-    /// doubles its requests to a server without spare capacity, it takes answers from the other gateways, which is no
-    /// gain.
-    fn least_gain(self) -> f64 {
-        let gateways = f64::from(self.gateways);
-        let taken_from_others = 2.0 * gateways / (gateways + 1.0);
-        taken_from_others + (2.0 - taken_from_others) * MIN_GAIN
-    }
-}
-
-impl Window {
-    fn new(since: Instant) -> Self {
-        Self { since, answers: 0 }
-    }
-
-    /// Returns the answers per second until `now`.
-    fn rate(self, now: Instant) -> f64 {
-        let time = now.saturating_duration_since(self.since);
-        f64::from(self.answers) / time.max(Duration::from_micros(1)).as_secs_f64()
+    /// Returns the least ratio of this gateway's answers per second if it alone has `factor` times as many requests as
+    /// before. From a server without spare capacity it takes answers of the other gateways, which is no gain.
+    fn least_ratio(self, factor: f64) -> f64 {
+        let gateways = f64::from(self.gateways.max(1));
+        let taken = factor * gateways / (factor + gateways - 1.0);
+        taken + (factor - taken) * ELASTICITY
     }
 }

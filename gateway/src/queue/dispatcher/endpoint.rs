@@ -91,8 +91,8 @@ impl<R> Endpoint<R> {
     /// Ends an attempt, which may eject or readmit the replica. `usage` includes the attempt's request.
     pub(super) fn settle(&mut self, outcome: Outcome, usage: Usage, now: Instant) {
         match outcome {
-            Outcome::Answered(_) => {
-                self.credits.answered(usage, now);
+            Outcome::Answered(took) => {
+                self.credits.answered(usage, took, now);
                 self.readmit();
             }
             Outcome::AnsweredError(_) => self.readmit(),
@@ -106,6 +106,7 @@ impl<R> Endpoint<R> {
             Outcome::Failed => self.fail(now),
             Outcome::InvalidResponse | Outcome::Stuck => self.eject(now + MAX_EJECTION),
         }
+        self.credits.ended(now);
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 

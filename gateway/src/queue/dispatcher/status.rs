@@ -55,9 +55,10 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         endpoints.map(|endpoint| (&endpoint.replica, endpoint.in_flight, self.allowed(endpoint)))
     }
 
-    /// Returns the number of requests that this gateway may have at all open replicas together.
+    /// Returns the number of requests that this gateway may have at all open replicas together. A replica that is not
+    /// measured yet counts as an engine, so that the autoscaler does not start replicas because of a first low limit.
     pub(crate) fn credits(&self) -> u32 {
-        let allowed = self.open().map(|endpoint| self.allowed(endpoint));
+        let allowed = self.open().map(|endpoint| self.allowed_of(endpoint.credits.expected(), endpoint.offset));
         allowed.fold(0, u32::saturating_add)
     }
 

@@ -26,7 +26,7 @@ fn spec(replica: u32, concurrency: u32) -> EndpointSpec<u32> {
 }
 
 fn request(bytes: usize) -> DispatchRequest {
-    DispatchRequest { sequence: None, bytes, deadline: None, origin: Origin::Client }
+    DispatchRequest { sequence: None, bytes, deadline: None, origin: Origin::Client, task: Task::Other }
 }
 
 fn dispatcher(replicas: Vec<EndpointSpec<u32>>, now: Instant) -> TestDispatcher {

@@ -1,218 +1,251 @@
-//! Tests with a simulated server and simulated clients. Time is simulated too.
+//! Tests with simulated servers and clients, in simulated time.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+mod simulation;
 
 use proptest::prelude::*;
 
 use super::*;
+use simulation::{Lengths, Server, Simulation};
 
-/// Distribution of the service times of requests.
-#[derive(Clone, Copy, Debug)]
-enum Lengths {
-    Constant(u64),
-    /// Log-normal with a mean of one second, as in chat completions.
-    LogNormal,
-    /// One request in ten takes fifty times as long as the others.
-    Bimodal,
-    /// One request in ten is a GET of one millisecond; the others take two seconds.
-    FastGets,
-}
+/// Seconds on the way to the server and to the next request of the client.
+const HOPS: f64 = 0.0004;
 
-impl Lengths {
-    fn draw(self, random: &mut fastrand::Rng) -> u64 {
-        match self {
-            Self::Constant(us) => us,
-            Self::LogNormal => {
-                // The sum of twelve uniform numbers has a standard deviation of one.
-                let normal = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
-                (1e6 * (0.8 * normal - 0.32).exp()) as u64
-            }
-            Self::Bimodal if random.u8(..10) == 0 => 5_000_000,
-            Self::Bimodal => 100_000,
-            Self::FastGets if random.u8(..10) == 0 => 1000,
-            Self::FastGets => 2_000_000,
-        }
-    }
-
-    /// Returns the mean in seconds.
-    fn mean(self) -> f64 {
-        match self {
-            Self::Constant(us) => us as f64 / 1e6,
-            Self::LogNormal => 1.0,
-            Self::Bimodal => 0.59,
-            Self::FastGets => 1.8001,
-        }
-    }
-}
+const ALL_LENGTHS: [Lengths; 4] =
+    [Lengths::Constant(500_000), Lengths::LogNormal(840_000), Lengths::Bimodal(100_000), Lengths::FastGets(2_000_000)];
 
 fn lengths() -> impl Strategy<Value = Lengths> {
-    proptest::sample::select(vec![
-        Lengths::Constant(10_000),
-        Lengths::Constant(10_000_000),
-        Lengths::LogNormal,
-        Lengths::Bimodal,
-        Lengths::FastGets,
-    ])
+    proptest::sample::select(ALL_LENGTHS.to_vec())
 }
 
-/// A server that works on `width` requests at once and queues the others, and clients that each send the next request
-/// once the previous one is answered.
-struct Simulation {
-    limit: MeasuredLimit,
-    width: usize,
-    /// Requests that the server has at once before it refuses more.
-    capacity: u32,
-    lengths: Lengths,
-    random: fastrand::Rng,
-    start: Instant,
-    now_us: u64,
-    waiting: u32,
-    in_flight: u32,
-    inside: VecDeque<u64>,
-    running: BinaryHeap<Reverse<u64>>,
-    refused: u32,
+fn engine() -> MeasuredLimit {
+    let mut limit = MeasuredLimit::new();
+    limit.expect_engine();
+    limit
 }
 
-impl Simulation {
-    #[expect(clippy::disallowed_methods, reason = "simulated time is counted from any moment")]
-    fn new(clients: u32, width: usize, lengths: Lengths, seed: u64) -> Self {
-        Self {
-            limit: MeasuredLimit::new(),
-            width,
-            capacity: u32::MAX,
-            lengths,
-            random: fastrand::Rng::with_seed(seed),
-            start: Instant::now(),
-            now_us: 0,
-            waiting: clients,
-            in_flight: 0,
-            inside: VecDeque::new(),
-            running: BinaryHeap::new(),
-            refused: 0,
-        }
-    }
+/// A server that answers the more slowly the more requests beyond `knee` it has.
+fn collapsing(knee: usize, lengths: Lengths) -> Server {
+    Server { knee, slowdown: 2, ..Server::engine(usize::MAX, lengths) }
+}
 
-    fn usage(&self) -> Usage {
-        Usage { in_flight: self.in_flight, allowed: self.limit.limit(), gateways: 1 }
-    }
+/// Returns the answers per second of `width` workers with this many direct clients.
+fn direct(server: Server, width: u32, clients: u32) -> f64 {
+    f64::from(clients.min(width)) / (server.lengths.mean() + HOPS)
+}
 
-    fn now(&self) -> Instant {
-        self.start + Duration::from_micros(self.now_us)
-    }
+/// Returns the answers per second through a gateway, divided by `direct`.
+fn share_of(direct: f64, mut through: Simulation) -> f64 {
+    let mean = through.server.lengths.mean();
+    through.run(100.0 * mean);
+    through.run(30_000.0 / direct) / direct
+}
 
-    fn send(&mut self) {
-        while self.waiting > 0 && self.in_flight < self.limit.limit() {
-            self.waiting -= 1;
-            self.in_flight += 1;
-            self.limit.sent(self.usage(), self.now());
-            if self.in_flight > self.capacity {
-                self.limit.refused(self.usage());
-                self.refused += 1;
-                self.in_flight -= 1;
-                self.waiting += 1;
-            } else {
-                let length = self.lengths.draw(&mut self.random);
-                self.inside.push_back(length);
+#[test]
+fn an_engine_is_as_fast_through_a_gateway_as_directly() {
+    for lengths in ALL_LENGTHS {
+        for clients in [8, 64, 200, 1000] {
+            for limit in [MeasuredLimit::new(), engine()] {
+                let server = Server::engine(256, lengths);
+                let share = share_of(direct(server, 256, clients), Simulation::new(limit, server, clients, 1));
+                assert!(share > 0.95, "{share} with {clients} clients and {lengths:?}");
             }
         }
-        while self.running.len() < self.width
-            && let Some(length) = self.inside.pop_front()
-        {
-            self.running.push(Reverse(self.now_us + length));
+    }
+}
+
+#[test]
+fn an_engine_is_fully_used_after_two_answers_of_each_client() {
+    let mean = Lengths::LogNormal(840_000).mean();
+    let mut through = Simulation::new(engine(), Server::engine(256, Lengths::LogNormal(840_000)), 200, 1);
+    through.run(2.0 * mean);
+    assert!(through.limit() >= 200, "{}", through.limit());
+}
+
+#[test]
+fn an_engine_with_answers_of_minutes_gets_more_than_one_request_within_seconds() {
+    let server = Server::engine(256, Lengths::Constant(300_000_000));
+    let mut through = Simulation::new(MeasuredLimit::new(), server, 200, 1);
+    through.run(10.0);
+    assert_eq!(through.most, 64);
+}
+
+#[test]
+fn a_server_with_one_worker_never_has_more_than_two_requests() {
+    for lengths in [Lengths::Constant(10_000), Lengths::LogNormal(10_000), Lengths::LogNormal(100_000)] {
+        for (clients, seed) in [(8, 1), (64, 2), (200, 3), (1000, 4)] {
+            let server = Server { warm_up_us: 300_000, ..Server::engine(1, lengths) };
+            let mut through = Simulation::new(MeasuredLimit::new(), server, clients, seed);
+            let rate = through.run(2000.0 * lengths.mean());
+            assert!(through.most <= 2, "{} with {lengths:?}", through.most);
+            assert!(rate * lengths.mean() > 0.9, "{rate} with {lengths:?}");
         }
     }
+}
 
-    /// Runs for this many more answers, and returns the answers per second.
-    fn run(&mut self, answers: u32) -> f64 {
-        let begun = self.now_us;
-        for _ in 0..answers {
-            self.send();
-            let Reverse(ended) = self.running.pop().unwrap();
-            self.now_us = ended;
-            self.limit.answered(self.usage(), self.now());
-            self.in_flight -= 1;
-            self.waiting += 1;
+#[test]
+fn a_server_with_four_workers_keeps_few_requests_waiting_inside() {
+    for lengths in [Lengths::Constant(20_000), Lengths::LogNormal(20_000)] {
+        let server = Server::engine(4, lengths);
+        let share = share_of(direct(server, 4, 200), Simulation::new(MeasuredLimit::new(), server, 200, 5));
+        assert!(share > 0.9, "{share} with {lengths:?}");
+    }
+}
+
+#[test]
+fn a_server_that_collapses_beyond_some_requests_stays_near_its_best() {
+    for lengths in [Lengths::Constant(200_000), Lengths::LogNormal(200_000)] {
+        for (knee, clients) in [(32, 64), (32, 200), (32, 1000), (41, 200)] {
+            for limit in [MeasuredLimit::new(), engine()] {
+                let server = collapsing(knee, lengths);
+                let share = share_of(direct(server, knee as u32, 200), Simulation::new(limit, server, clients, 6));
+                assert!(share > 0.88, "{share} with {clients} clients, knee {knee} and {lengths:?}");
+            }
         }
-        f64::from(answers) * 1e6 / (self.now_us - begun) as f64
+    }
+}
+
+#[test]
+fn a_limit_follows_lengths_that_change_at_noon() {
+    for (morning, afternoon) in [(840_000, 8_400_000), (840_000, 84_000)] {
+        let mut through = Simulation::new(engine(), Server::engine(256, Lengths::LogNormal(morning)), 200, 7);
+        through.run(100.0);
+        through.server.lengths = Lengths::LogNormal(afternoon);
+        let share = share_of(direct(through.server, 256, 200), through);
+        assert!(share > 0.95, "{share} after {afternoon} µs");
+    }
+}
+
+#[test]
+fn a_limit_shrinks_when_a_server_can_take_less_at_noon() {
+    let lengths = Lengths::LogNormal(200_000);
+    let mut through = Simulation::new(engine(), collapsing(64, lengths), 200, 8);
+    through.run(300.0);
+    through.server.knee = 16;
+    through.run(1000.0);
+    let best = 16.0 / lengths.mean();
+    let share = through.run(500.0) / best;
+    assert!(share > 0.85, "{share}, limit {}", through.limit());
+}
+
+#[test]
+fn a_neighbour_that_slows_the_server_down_leaves_the_limit_large() {
+    let lengths = Lengths::LogNormal(840_000);
+    let mut through = Simulation::new(engine(), Server::engine(256, lengths), 1000, 9);
+    through.run(60.0);
+    for _ in 0..20 {
+        through.server.pace = 0.3;
+        through.run(17.0);
+        through.server.pace = 1.0;
+        through.run(23.0);
+    }
+    let share = share_of(direct(through.server, 256, 1000), through);
+    assert!(share > 0.95, "{share}");
+}
+
+#[test]
+fn clients_that_arrive_later_are_served_within_seconds() {
+    let mut through = Simulation::new(MeasuredLimit::new(), Server::engine(256, Lengths::LogNormal(840_000)), 4, 10);
+    through.run(120.0);
+    through.add_clients(196);
+    through.run(10.0);
+    assert!(through.limit() >= 200, "{}", through.limit());
+}
+
+#[test]
+fn gateways_that_share_an_engine_use_it_fully() {
+    for gateways in [2, 3, 8] {
+        let server = Server::engine(256, Lengths::LogNormal(840_000));
+        let limits = (0..gateways).map(|_| engine()).collect();
+        let mut through = Simulation::shared(limits, server, 1000 / gateways, 11);
+        through.run(200.0);
+        let share = through.run(200.0) * 0.84 / 256.0;
+        assert!(share > 0.93, "{share} with {gateways} gateways, limit {}", through.limit());
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn an_engine_is_fully_used_for_every_distribution_of_service_times(lengths in lengths(), seed: u64) {
-        let mut simulation = Simulation::new(200, 256, lengths, seed);
-        simulation.run(20_000);
-        let rate = simulation.run(10_000);
-        let most = 200.0 / lengths.mean();
-        prop_assert!(rate > 0.8 * most, "{rate} of {most}, limit {}", simulation.limit.limit());
+    fn an_engine_is_well_used_for_every_distribution_of_service_times(
+        lengths in lengths(),
+        width in 64_usize..512,
+        clients in 8_u32..600,
+        seed: u64,
+    ) {
+        let mut through = Simulation::new(engine(), Server::engine(width, lengths), clients, seed);
+        through.run(60.0 * lengths.mean());
+        let most = direct(through.server, width as u32, clients);
+        let share = through.run(200.0 * lengths.mean()) / most;
+        prop_assert!(share > 0.8, "{share}, limit {}", through.limit());
     }
 
     #[test]
-    fn a_server_of_one_worker_keeps_most_requests_in_the_gateway(lengths in lengths(), seed: u64) {
-        // With service times that differ fifty-fold, some trials succeed by chance.
-        prop_assume!(!matches!(lengths, Lengths::Bimodal));
-        let mut simulation = Simulation::new(2000, 1, lengths, seed);
-        simulation.run(20_000);
-        let limit = simulation.limit.limit();
-        prop_assert!((INITIAL_LIMIT..=8 * INITIAL_LIMIT).contains(&limit), "{limit}");
-    }
-
-    #[test]
-    fn a_server_that_refuses_requests_gets_as_many_as_it_takes(lengths in lengths(), capacity in 1_u32..500, seed: u64) {
-        let mut simulation = Simulation::new(600, 1000, lengths, seed);
-        simulation.capacity = capacity;
-        simulation.run(5000);
-        simulation.refused = 0;
-        let rate = simulation.run(5000);
-        let most = f64::from(capacity) / lengths.mean();
-        prop_assert!(rate > 0.4 * most, "{rate} of {most}, limit {}", simulation.limit.limit());
-        prop_assert!(simulation.refused < 2000, "{}", simulation.refused);
-    }
-
-    #[test]
-    fn a_single_slow_answer_changes_nothing(slow_s in 1_u64..3600, limit in 0_u32..2000) {
-        let mut simulation = Simulation::new(200, 256, Lengths::LogNormal, 1);
-        simulation.run(limit);
-        let (before, at) = (simulation.limit.clone(), simulation.now());
-        let alone = Usage { in_flight: 1, allowed: before.limit(), gateways: 1 };
-        let mut settled = MeasuredLimit { stage: Stage::Settled { pause: 0 }, ..before.clone() };
-        settled.answered(alone, at + Duration::from_secs(slow_s));
-        prop_assert_eq!(settled.limit(), before.limit());
+    fn a_server_that_refuses_requests_gets_as_many_as_it_takes(lengths in lengths(), capacity in 1_usize..500, seed: u64) {
+        let server = Server { capacity, ..Server::engine(1000, lengths) };
+        let mut through = Simulation::new(engine(), server, 600, seed);
+        through.run(100.0 * lengths.mean());
+        through.refused = 0;
+        let rate = through.run(100.0 * lengths.mean());
+        let most = capacity as f64 / lengths.mean();
+        prop_assert!(rate > 0.4 * most, "{rate} of {most}, limit {}", through.limit());
+        prop_assert!(f64::from(through.refused) < 0.1 * most * 100.0 * lengths.mean() + 50.0, "{}", through.refused);
     }
 
     #[test]
     fn the_limit_stays_between_one_and_the_highest_limit(
-        events in proptest::collection::vec((0_u64..10_000_000, 1_u32..2000, 1_u32..2000, 1_u32..9, any::<bool>()), 0..300),
+        events in proptest::collection::vec(
+            (0_u64..10_000_000, 1_u32..2000, 1_u32..2000, 1_u32..9, 0_u8..6, 0_u64..10_000_000),
+            0..300,
+        ),
     ) {
-        let simulation = Simulation::new(0, 1, Lengths::LogNormal, 1);
-        let (mut limit, mut at) = (simulation.limit, simulation.start);
-        for (us, in_flight, allowed, gateways, is_refused) in events {
+        let (mut limit, mut at) = (MeasuredLimit::new(), start());
+        for (us, in_flight, allowed, gateways, event, took) in events {
             at += Duration::from_micros(us);
             let usage = Usage { in_flight, allowed, gateways };
-            limit.sent(usage, at);
-            if is_refused { limit.refused(usage) } else { limit.answered(usage, at) }
+            match event {
+                0 => limit.sent(usage, at),
+                1 => limit.refused(usage),
+                2 => limit.expect_engine(),
+                3 => limit.ended(at),
+                4 if limit.grows_at().is_some() => limit.grow(at),
+                _ => limit.answered(usage, Duration::from_micros(took), at),
+            }
             prop_assert!((1..=MAX_LIMIT).contains(&limit.limit()), "{}", limit.limit());
+            prop_assert!((1..=MAX_LIMIT).contains(&limit.expected()), "{}", limit.expected());
         }
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "simulated time is counted from any moment")]
+fn start() -> Instant {
+    Instant::now()
+}
+
 #[test]
-fn a_batch_of_256_is_full_within_three_answers_of_each_client() {
-    let mut simulation = Simulation::new(200, 256, Lengths::LogNormal, 7);
-    simulation.run(600);
-    assert!(simulation.limit.limit() >= 200, "{:?}", simulation.limit);
+fn a_replica_starts_with_the_limit_of_another_one_unless_that_is_one_worker() {
+    assert_eq!(MeasuredLimit::learned(200).limit(), 200);
+    assert_eq!(MeasuredLimit::learned(2).limit(), 1);
+    assert_eq!(MeasuredLimit::learned(5000).limit(), MAX_LIMIT);
+}
+
+#[test]
+fn the_autoscaler_expects_an_engine_until_the_server_is_known() {
+    assert_eq!(MeasuredLimit::new().expected(), ENGINE_LIMIT);
+    let mut limit = Simulation::new(MeasuredLimit::new(), Server::engine(1, Lengths::Constant(10_000)), 8, 1);
+    limit.run(10.0);
+    assert!(limit.limit() <= 2);
 }
 
 #[test]
 fn a_gateway_that_takes_answers_from_others_gains_nothing() {
-    let gain = |gateways| {
+    let least = |gateways, factor| {
         let usage = Usage { in_flight: 1, allowed: 1, gateways };
-        usage.least_gain()
+        usage.least_ratio(factor)
     };
-    // If one of two gateways doubles its requests, its fraction of the answers rises from a half to two thirds.
-    assert!(gain(1) == 1.25 && gain(2) > 4.0 / 3.0 && gain(2) < 2.0);
-    assert!(gain(8) > 16.0 / 9.0 && gain(8) < 2.0);
+    assert_eq!(least(1, 2.0), 1.0 + ELASTICITY);
+    // If one of two gateways doubles its requests, its fraction of the answers rises from a half to two thirds. If it
+    // halves them, the fraction falls to a third.
+    assert!(least(2, 2.0) > 4.0 / 3.0 && least(2, 2.0) < 2.0);
+    assert!(least(2, 0.5) < 2.0 / 3.0 && least(2, 0.5) > 0.5);
 }

@@ -1,0 +1,53 @@
+//! The steps of the search for a limit: each tries a larger limit, then a smaller one, and then a finer factor.
+
+/// Factors of the steps. The last one finds the best limit within a tenth.
+const FACTORS: [f64; 4] = [2.0, std::f64::consts::SQRT_2, 1.19, 1.09];
+
+/// One step of the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Index of the factor.
+    factor: usize,
+    direction: Direction,
+    /// Limit at which the factor's turn began.
+    from: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+impl Step {
+    /// Returns the first step of a search that begins at the limit `from`. After a search that changed nothing, the
+    /// largest factor is left out, because such a step costs most.
+    pub(super) fn first(from: u32, idle_searches: u32) -> Self {
+        Self { factor: usize::from(idle_searches > 0), direction: Direction::Up, from }
+    }
+
+    /// Returns the step that tries a smaller limit with the same factor.
+    pub(super) fn down(self) -> Self {
+        Self { direction: Direction::Down, ..self }
+    }
+
+    /// Returns the limit that the step tries, which may be `limit` itself.
+    pub(super) fn apply(self, limit: u32) -> u32 {
+        let limit = f64::from(limit);
+        let tried = match self.direction {
+            Direction::Up => limit * FACTORS[self.factor],
+            Direction::Down => limit / FACTORS[self.factor],
+        };
+        tried.round() as u32
+    }
+
+    /// Returns the step after one whose limit was not kept; `None` at the end of the search. After a larger limit was
+    /// kept, smaller ones are known to be worse.
+    pub(super) fn after_failure(self, limit: u32) -> Option<Self> {
+        if self.direction == Direction::Up && limit <= self.from {
+            return Some(self.down());
+        }
+        let factor = self.factor + 1;
+        (factor < FACTORS.len()).then_some(Self { factor, direction: Direction::Up, from: limit })
+    }
+}

@@ -1,0 +1,137 @@
+//! Measures answers per second, with the uncertainty of the measurement.
+
+use std::time::{Duration, Instant};
+
+/// Answers since the start of a measurement. The answers are divided into blocks, because the variation of the blocks'
+/// durations says how certain their mean is, for service times of any distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    since: Instant,
+    /// Answers in a block.
+    size: u32,
+    /// Time at which the current block began.
+    block: Instant,
+    /// Answers in the current block.
+    in_block: u32,
+    /// Complete blocks.
+    blocks: u32,
+    /// Mean duration of the complete blocks, in seconds.
+    mean: f64,
+    /// Sum of the squared differences from the mean.
+    squares: f64,
+    /// Most requests that were in flight at once.
+    pub(super) peak: u32,
+    /// Sum of the requests in flight at each answer.
+    in_flight: u64,
+    /// Idle if a slot stayed free while the measurement ran, so that the rate shows the demand.
+    pub(super) slots: Slots,
+}
+
+/// Use of the slots in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slots {
+    /// Each slot was used again at once, so more requests waited.
+    Busy,
+    /// A slot stayed free for some time, so no request waited then.
+    Idle,
+}
+
+/// Throughput of a replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Throughput {
+    /// Seconds from one answer to the next.
+    pub(super) interval: f64,
+    /// Standard error of the interval, relative to it.
+    error: f64,
+}
+
+/// Comparison of a throughput ratio with a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ratio {
+    Above,
+    Below,
+    /// The difference may be chance.
+    Unclear,
+}
+
+impl Window {
+    /// Starts a measurement with blocks of `size` answers.
+    pub(super) fn new(size: u32, since: Instant) -> Self {
+        Self {
+            since,
+            size: size.max(1),
+            block: since,
+            in_block: 0,
+            blocks: 0,
+            mean: 0.0,
+            squares: 0.0,
+            peak: 0,
+            in_flight: 0,
+            slots: Slots::Busy,
+        }
+    }
+
+    /// Counts an answer. Returns true if it completes a block.
+    pub(super) fn count(&mut self, in_flight: u32, now: Instant) -> bool {
+        self.peak = self.peak.max(in_flight);
+        self.in_flight += u64::from(in_flight);
+        self.in_block += 1;
+        if self.in_block < self.size {
+            return false;
+        }
+        let took = now.saturating_duration_since(self.block).as_secs_f64();
+        self.blocks += 1;
+        let difference = took - self.mean;
+        self.mean += difference / f64::from(self.blocks);
+        self.squares += difference * (took - self.mean);
+        (self.block, self.in_block) = (now, 0);
+        true
+    }
+
+    /// Returns the number of complete blocks.
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Returns the number of answers.
+    pub(super) fn answers(&self) -> u32 {
+        self.blocks.saturating_mul(self.size).saturating_add(self.in_block)
+    }
+
+    /// Returns the mean number of requests in flight.
+    pub(super) fn mean_in_flight(&self) -> f64 {
+        self.in_flight as f64 / f64::from(self.answers().max(1))
+    }
+
+    /// Returns the throughput of the complete blocks.
+    pub(super) fn throughput(&self) -> Throughput {
+        let blocks = f64::from(self.blocks.max(1));
+        let mean = self.mean.max(Duration::from_nanos(1).as_secs_f64());
+        let variance = self.squares / (blocks - 1.0).max(1.0);
+        Throughput { interval: mean / f64::from(self.size), error: (variance / blocks).sqrt() / mean }
+    }
+
+    /// Returns true if the replica answers at less than half the rate of `base` for at least one block.
+    pub(super) fn is_far_behind(&self, base: Throughput, now: Instant) -> bool {
+        let expected = f64::from(self.answers() + self.size) * base.interval;
+        now.saturating_duration_since(self.since).as_secs_f64() > 2.0 * expected
+    }
+}
+
+impl Throughput {
+    /// Returns the answers per second divided by those of `base`.
+    pub(super) fn ratio_to(self, base: Self) -> f64 {
+        base.interval / self.interval
+    }
+
+    /// Compares the ratio to `base` with a threshold. A difference of fewer than `errors` standard errors is unclear.
+    pub(super) fn compare(self, base: Self, threshold: f64, errors: f64) -> Ratio {
+        let difference = (self.ratio_to(base) / threshold).ln();
+        let least = errors * self.error.hypot(base.error);
+        match difference {
+            _ if difference > least => Ratio::Above,
+            _ if difference < -least => Ratio::Below,
+            _ => Ratio::Unclear,
+        }
+    }
+}
