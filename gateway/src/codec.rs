@@ -2,6 +2,7 @@
 
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod openai;
 
 use ::http::header::ALLOW;
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -14,11 +15,34 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Outcome, Verdict};
 
-/// Encodes an error as a response of the request's protocol.
-pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<DownstreamBody> {
-    let mut response = match protocol {
-        Protocol::Http => http::error(error.code(), &error.to_string()),
-        Protocol::Grpc => grpc::error(error.code(), &error.to_string()),
+/// Form of the error that the client of a request reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// `{"error": "…"}`, as V1 and V2 have it.
+    Plain,
+    /// `{"error": {"message": "…", …}}`, as OpenAI's API has it.
+    OpenAi,
+    Grpc,
+}
+
+impl ErrorForm {
+    /// Returns the form for a request with this path, which may have a prefix that leads to a service.
+    pub(crate) fn of(protocol: Protocol, path: &str) -> Self {
+        const ENDS: [&str; 4] = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"];
+        match protocol {
+            Protocol::Grpc => Self::Grpc,
+            Protocol::Http if ENDS.iter().any(|end| path.ends_with(end)) => Self::OpenAi,
+            Protocol::Http => Self::Plain,
+        }
+    }
+}
+
+/// Encodes an error as a response of this form.
+pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<DownstreamBody> {
+    let mut response = match form {
+        ErrorForm::Plain => http::error(error.code(), &error.to_string()),
+        ErrorForm::OpenAi => openai::error(error),
+        ErrorForm::Grpc => grpc::error(error.code(), &error.to_string()),
     };
     if let GatewayError::NotOwner(_) = error {
         let yes = HeaderValue::from_static("1");

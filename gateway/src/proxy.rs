@@ -65,6 +65,12 @@ impl Proxy {
                 let buffered = receive(body, mode, &limits).await?;
                 (self.route_message(parts, field, &buffered)?, Some(buffered))
             }
+            Lookup::ByBody => {
+                let deadline = Deadline::requested(&parts.headers, arrived)?;
+                let limits = self.limits(end, deadline, BufferNeed::Nothing);
+                let buffered = receive(body, mode, &limits).await?;
+                (self.route_body(parts, &buffered)?, Some(buffered))
+            }
         };
         let mut target = match routed {
             Routed::Service(target) => target,
@@ -117,6 +123,12 @@ impl Proxy {
         let (state, counters) = (self.context.state.load(), &self.context.counters);
         let count_unknown = || counters.count_unrouted();
         state.routes.route_message(parts, field, buffered, count_unknown)
+    }
+
+    /// Routes a call of OpenAI's API by the model that its body names.
+    fn route_body(&self, parts: &Parts, buffered: &BufferedBody) -> Result<Routed, GatewayError> {
+        let (state, counters) = (self.context.state.load(), &self.context.counters);
+        state.routes.route_body(parts, buffered, || counters.count_unrouted())
     }
 
     /// Answers a call to gRPC's health or reflection service.

@@ -6,6 +6,7 @@ mod health;
 mod local;
 mod matcher;
 pub(crate) mod mirror;
+mod openai;
 mod path;
 mod split;
 mod table;
@@ -57,6 +58,8 @@ pub(crate) enum Lookup {
     Routed(Routed),
     /// Cannot be decided before the first message, which has the model's name in this field.
     ByMessage(NameField),
+    /// Cannot be decided before the JSON body, which has the model's name.
+    ByBody,
     /// gRPC health or reflection of the gateway itself.
     Probe,
     /// Liveness check of the gateway itself.
@@ -92,6 +95,11 @@ impl RouteTable {
     /// the request names no model and is no such call.
     fn route_by_model(&self, protocol: Protocol, parts: &Parts) -> Option<Result<Lookup, GatewayError>> {
         let path = parts.uri.path();
+        if protocol == Protocol::Http && openai::is_call(path) {
+            let is_post = parts.method == Method::POST;
+            let refused = || GatewayError::MethodNotAllowed { allowed: "POST" };
+            return Some(is_post.then_some(Lookup::ByBody).ok_or_else(refused));
+        }
         if let Some(response) = local::answer(self, protocol, &parts.method, path) {
             return Some(response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))));
         }
@@ -151,6 +159,20 @@ impl RouteTable {
             Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
             None => Err(self.matcher.no_model(&model)),
         }
+    }
+
+    /// Routes a call of OpenAI's API by the model that its body names. `count_unknown` runs if no service has that model,
+    /// or if the name cannot be read.
+    pub(crate) fn route_body(
+        &self,
+        parts: &Parts,
+        buffered: &BufferedBody,
+        count_unknown: impl Fn(),
+    ) -> Result<Routed, GatewayError> {
+        let model = openai::model_of(buffered);
+        let found = model.and_then(|model| self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model)));
+        let found = found.inspect_err(|_| count_unknown())?;
+        self.target(parts, &found).map(Routed::Service)
     }
 
     fn to_service(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Lookup, GatewayError> {

@@ -30,7 +30,7 @@ pub use crate::json::{RowLayout, elements, members, rows, widths};
 pub use binary::parse_header_length;
 pub use bodies::{
     Health, IndexEntry, ModelMetadata, ServerMetadata, alive, error_body, live, model_list, model_metadata,
-    model_ready, not_live, not_ready, ready, repository_index, server_metadata,
+    model_ready, not_live, not_ready, openai_model_list, ready, repository_index, server_metadata,
 };
 pub use error::RestError;
 pub use generate::{decode_generate, encode_generate, event};

@@ -81,8 +81,14 @@ def test_index_is_the_union(platform_client):
 
 
 def test_list_of_models(platform):
-    for path in ("/v2/models", "/v1/models", "/v2/models/"):
+    for path in ("/v2/models", "/v2/models/"):
         assert platform.call("GET", path).json() == {"models": ["digits", "ragged"]}
+
+
+def test_list_of_models_for_clients_of_v1_and_of_openai(platform):
+    found = platform.call("GET", "/v1/models").json()
+    assert found["models"] == ["digits", "ragged"]
+    assert (found["object"], [model["id"] for model in found["data"]]) == ("list", ["digits", "ragged"])
 
 
 @pytest.mark.parametrize(
@@ -112,9 +118,8 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
         ("GET", "/v2/trace/setting"),
         ("GET", "/v2/logging"),
         ("GET", "/v2/systemsharedmemory/status"),
-        # Calls of language model runtimes, whose paths name no model.
-        ("POST", "/openai/v1/chat/completions"),
-        ("POST", "/v1/embeddings"),
+        # A call of a language model runtime that names no model in a JSON body.
+        ("POST", "/openai/v1/audio/speech"),
     ],
 )
 def test_calls_for_one_runtime_are_501(platform, method, path):

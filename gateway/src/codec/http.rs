@@ -11,7 +11,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Returns a response with the body `{"error": "<sentence>"}`.
 pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
-    let mut response = json(rest::error_body(sentence));
+    with_status(code, rest::error_body(sentence))
+}
+
+/// Returns a response with this failure code and JSON body.
+pub(super) fn with_status(code: Code, body: bytes::Bytes) -> Response<DownstreamBody> {
+    let mut response = json(body);
     *response.status_mut() = code.http();
     if code == Code::Overloaded {
         // One second: by then the queue has advanced, or more replicas are starting.

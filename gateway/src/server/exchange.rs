@@ -30,6 +30,7 @@ pub(super) async fn respond(
     // The ID differs on every request. HPACK would index it and evict repeated headers from its table.
     id.set_sensitive(true);
     let id = id.clone();
+    let form = codec::ErrorForm::of(protocol, parts.uri.path());
     let mut body = Some(body);
     let checked = request_checks::check(protocol, &parts);
     let is_refused = checked.is_err();
@@ -37,7 +38,7 @@ pub(super) async fn respond(
         Ok(()) => proxy.proxy(protocol, &mut parts, &mut body, arrived).await,
         Err(error) => Err(error),
     };
-    let mut response = answered.unwrap_or_else(|error| codec::error(protocol, &error));
+    let mut response = answered.unwrap_or_else(|error| codec::error(form, &error));
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }

@@ -74,7 +74,7 @@ const HTTP_CALLS: &[HttpCall] = &[
     (Method::POST, "/v2/models/../repository/index", Closed, OneService),
     (Method::POST, "/V2/REPOSITORY/index", Closed, OneService),
     // A container may have its own paths.
-    (Method::POST, "/openai/v1/completions", Replica, OneService),
+    (Method::POST, "/openai/v1/audio", Replica, OneService),
     (Method::POST, "/v2/models/other/infer", Replica, Unknown),
 ];
 

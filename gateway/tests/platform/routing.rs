@@ -188,3 +188,51 @@ async fn the_snapshot_shows_routes_and_queues() {
                 revision=\"digits-predictor-00001\"} 1";
     assert!(text.contains(line), "{text}");
 }
+
+fn post_json(path: &str, body: &'static str) -> http::Request<http_body_util::Full<bytes::Bytes>> {
+    with(post("localhost", path, body), "content-type", "application/json")
+}
+
+#[tokio::test]
+async fn calls_of_openais_api_reach_the_service_whose_model_their_body_names() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let body = r#"{"messages":[{"role":"user","content":"\"model\":\"x\""}],"stream_options":{"include_usage":true},"model":"digits"}"#;
+    for path in ["/v1/chat/completions", "/v1/completions?x=1", "/v1/embeddings", "/openai/v1/responses"] {
+        let answer = once(world.address(), post_json(path, body)).await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, body), "{path}");
+        let head = replica.seen.heads.lock().pop().unwrap();
+        assert_eq!(head.uri.to_string(), path);
+    }
+}
+
+#[tokio::test]
+async fn errors_of_openais_api_have_its_form() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let answer = once(world.address(), post_json("/v1/chat/completions", r#"{"model":"digit"}"#)).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    let error: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(error["error"]["code"], "model_not_found");
+    assert_eq!(error["error"]["type"], "invalid_request_error");
+    assert!(error["error"]["message"].as_str().unwrap().contains("digits"), "{error}");
+    let answer = once(world.address(), post_json("/v1/embeddings", "[]")).await;
+    let error: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(error["error"]["message"].as_str().unwrap().contains("JSON object"), "{error}");
+}
+
+#[tokio::test]
+async fn the_list_of_models_is_for_clients_of_v1_and_of_openais_api() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let request = http::Request::get("/v1/models").header("host", "localhost");
+    let answer = once(world.address(), request.body(http_body_util::Full::default()).unwrap()).await;
+    let list: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(list["models"], serde_json::json!(["digits"]));
+    assert_eq!(list["object"], "list");
+    assert_eq!(list["data"][0]["id"], "digits");
+    assert_eq!(list["data"][0]["object"], "model");
+}

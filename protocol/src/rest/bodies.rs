@@ -175,6 +175,22 @@ pub fn model_list(names: &[String]) -> Bytes {
     out.into()
 }
 
+/// Encodes the body of `GET /v1/models`, which clients of V1 and of OpenAI's API read: `models` has the names for the
+/// former, `data` has objects for the latter.
+#[must_use]
+pub fn openai_model_list(names: &[String]) -> Bytes {
+    let mut out = b"{\"models\":".to_vec();
+    list(&mut out, names, |out, name| json::string(out, name));
+    out.extend_from_slice(b",\"object\":\"list\",\"data\":");
+    list(&mut out, names, |out, name| {
+        out.push(b'{');
+        member(out, "id", name);
+        out.extend_from_slice(b",\"object\":\"model\",\"created\":0,\"owned_by\":\"weir\"}");
+    });
+    out.push(b'}');
+    out.into()
+}
+
 fn index_entry(out: &mut Vec<u8>, entry: &IndexEntry) {
     let IndexEntry { name, version, state, reason } = entry;
     out.push(b'{');

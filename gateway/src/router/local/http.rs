@@ -24,9 +24,10 @@ pub(super) fn answer(
             version: env!("CARGO_PKG_VERSION"),
             extensions: EXTENSIONS,
         })),
-        "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(table))),
+        "/v2/models" if is_read => json(rest::model_list(&names(table))),
+        "/v1/models" | "/openai/v1/models" if is_read => json(rest::openai_model_list(&names(table))),
         "/v2/repository/index" if method == Method::POST => json(rest::repository_index(&index(table))),
-        "/v2/health/live" | "/v2/health/ready" | "/v2" | "/v2/models" | "/v1/models" => {
+        "/v2/health/live" | "/v2/health/ready" | "/v2" | "/v2/models" | "/v1/models" | "/openai/v1/models" => {
             return Some(Err(not_allowed("GET, HEAD")));
         }
         "/v2/repository/index" => return Some(Err(not_allowed("POST"))),
@@ -38,11 +39,9 @@ pub(super) fn answer(
     Some(Ok(response))
 }
 
-/// True for a path of OpenAI's API, which names the model in the body if at all.
+/// True for a path below `/openai` that names no model in its body.
 fn is_openai(path: &str) -> bool {
-    const CALLS: [&str; 5] =
-        ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"];
-    path.starts_with("/openai/") || CALLS.contains(&path)
+    path.starts_with("/openai/")
 }
 
 fn not_allowed(allowed: &'static str) -> GatewayError {

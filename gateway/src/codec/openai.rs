@@ -1,0 +1,47 @@
+//! Errors in the form of OpenAI's API, which its clients read.
+
+use ::http::Response;
+use serde_json::json;
+use weir_protocol::{Blame, Code, Coded, shortened};
+
+use super::http;
+use crate::body::DownstreamBody;
+use crate::error::GatewayError;
+
+/// Longest message of an error, in bytes.
+const MAX_MESSAGE: usize = 4096;
+
+/// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`.
+pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
+    let code = error.code();
+    let message = error.to_string();
+    let (param, name) = match error {
+        GatewayError::NoRoute { .. } => (Some("model"), Some("model_not_found")),
+        _ => (None, None),
+    };
+    let body = json!({
+        "error": { "message": shortened(&message, MAX_MESSAGE), "type": kind(code), "param": param, "code": name }
+    });
+    http::with_status(code, body.to_string().into())
+}
+
+/// Returns OpenAI's type of an error.
+fn kind(code: Code) -> &'static str {
+    match code.blame() {
+        Blame::Caller => "invalid_request_error",
+        Blame::Load | Blame::Server => "server_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_model_and_a_full_queue_have_openais_types() {
+        let unknown = GatewayError::NoRoute { asked: "model \"x\"".to_owned(), known: "none".to_owned() };
+        assert_eq!((error(&unknown).status().as_u16(), kind(unknown.code())), (404, "invalid_request_error"));
+        let full = GatewayError::Gone("r".to_owned());
+        assert_eq!((error(&full).status().as_u16(), kind(full.code())), (503, "server_error"));
+    }
+}
