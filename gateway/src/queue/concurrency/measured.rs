@@ -54,7 +54,7 @@ const CHANGED: f64 = 0.7;
 /// Time without an answer after which the limit doubles during the first startup, and its multiple of the longest time
 /// that an answer took. Before the first answers nothing is known, and an engine whose answers take minutes must not
 /// work on one request.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 const LONG_ANSWERS: u32 = 10;
 
 /// Pause between two searches, in windows, and the number of times that it doubles while no search helps. A search
@@ -215,9 +215,9 @@ impl MeasuredLimit {
 
     /// Returns the time at which the limit grows without an answer, if requests wait; `None` after startup.
     pub(super) fn grows_at(&self) -> Option<Instant> {
-        let patience = PATIENCE.max(self.slowest * LONG_ANSWERS);
+        let silence = LONGEST_SILENCE.max(self.slowest * LONG_ANSWERS);
         let progress = self.progress.filter(|_| self.is_starting() && self.workers != Workers::One);
-        progress.map(|progress| progress + patience)
+        progress.map(|progress| progress + silence)
     }
 
     /// Doubles the limit because the replica answered nothing until [`Self::grows_at`].

@@ -13,7 +13,7 @@ pub(super) struct Window {
     block: Instant,
     /// Answers in the current block.
     in_block: u32,
-    /// Complete blocks.
+    /// Number of complete blocks.
     blocks: u32,
     /// Mean duration of the complete blocks, in seconds.
     mean: f64,
