@@ -13,6 +13,7 @@ mod attempt;
 mod credentials;
 mod digest;
 mod error;
+pub mod eviction;
 mod fetch;
 mod inventory;
 mod limits;

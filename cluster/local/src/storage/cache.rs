@@ -15,6 +15,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use weir_fetch::eviction::{Candidate, Eviction};
+
 /// Extension of the lock of a model.
 const LOCK: &str = "use";
 
@@ -43,50 +45,30 @@ impl ModelLock {
     }
 }
 
-/// One model of the cache, complete or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    /// Path of the complete model, whether or not it exists.
-    path: PathBuf,
-    /// Bytes of the model and of its incomplete download.
-    bytes: u64,
-    last_use: SystemTime,
-}
-
 /// Removes the least recently used models until the rest has at most `limit` bytes. Models in use stay. Returns the
 /// number of removed models.
 ///
 /// # Errors
 /// Fails if the directory cannot be read or a model cannot be removed.
 pub(crate) fn evict(models: &Path, limit: u64) -> io::Result<usize> {
-    let entries = list(models)?;
-    let mut total: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let mut eviction = Eviction::new(list(models)?, limit);
     let mut removed = 0;
-    for entry in by_last_use(entries) {
-        if total <= limit {
-            break;
-        }
-        if remove(&entry)? {
-            total = total.saturating_sub(entry.bytes);
+    while let Some(model) = eviction.next() {
+        if remove(&model.id)? {
+            eviction.removed(&model);
             removed += 1;
         }
     }
     Ok(removed)
 }
 
-/// Returns the models in the order of their removal: the least recently used one first.
-fn by_last_use(mut entries: Vec<Entry>) -> Vec<Entry> {
-    entries.sort_by(|a, b| (a.last_use, &a.path).cmp(&(b.last_use, &b.path)));
-    entries
-}
-
 /// Removes a model and its incomplete download. Returns false if a replica uses the model.
-fn remove(entry: &Entry) -> io::Result<bool> {
-    let lock = OpenOptions::new().create(true).append(true).open(entry.path.with_extension(LOCK))?;
+fn remove(model: &Path) -> io::Result<bool> {
+    let lock = OpenOptions::new().create(true).append(true).open(model.with_extension(LOCK))?;
     if lock.try_lock().is_err() {
         return Ok(false);
     }
-    for path in [&entry.path, &entry.path.with_extension(FETCHING)] {
+    for path in [model, &model.with_extension(FETCHING)] {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -98,7 +80,8 @@ fn remove(entry: &Entry) -> io::Result<bool> {
 /// Extension of the directory of an incomplete download.
 const FETCHING: &str = "fetching";
 
-fn list(models: &Path) -> io::Result<Vec<Entry>> {
+/// Returns the models, each under the path that it has once it is complete.
+fn list(models: &Path) -> io::Result<Vec<Candidate<PathBuf>>> {
     let mut found = BTreeMap::<PathBuf, u64>::new();
     for entry in fs::read_dir(models)? {
         let entry = entry?;
@@ -109,7 +92,7 @@ fn list(models: &Path) -> io::Result<Vec<Entry>> {
     let entries = found.into_iter().map(|(path, bytes)| {
         // A model without a lock was downloaded by an earlier version of Weir.
         let used = fs::metadata(path.with_extension(LOCK)).and_then(|lock| lock.modified());
-        Entry { last_use: used.unwrap_or(SystemTime::UNIX_EPOCH), path, bytes }
+        Candidate { last_use: used.unwrap_or(SystemTime::UNIX_EPOCH), id: path, owner: String::new(), bytes }
     });
     Ok(entries.collect())
 }
