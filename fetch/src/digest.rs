@@ -71,6 +71,7 @@ fn of_file(path: &Path) -> std::io::Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-fn hex(digest: &[u8]) -> String {
+/// Returns bytes in hexadecimal digits.
+pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

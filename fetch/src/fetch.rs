@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Progress};
 use crate::credentials::Access;
 use crate::error::FetchError;
 use crate::limits::Limits;
+use crate::node_cache::{EntryKey, NodeCache, Provided};
 use crate::packing::{Compression, Packing};
 use crate::shown_uri::without_secrets;
 use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
@@ -51,38 +52,129 @@ pub async fn fetch_as(
     limits: &Limits,
     observe: &mut (dyn FnMut(Attempt) + Send),
 ) -> Result<(), FetchError> {
-    let uri = access.resolve(uri)?;
-    let source = Source::parse(&uri)?;
-    if target.exists() {
-        return Ok(());
-    }
-    let staging = Staging::beside(target);
-    let _lock = staging.lock().await?;
-    if target.exists() {
-        return Ok(());
-    }
-    let shown = without_secrets(&uri);
-    let objects = match &source {
-        Source::Http(source) => {
-            let store = HttpStore::new(source, web(limits, &Trust::System, &shown)?, first_missing(&staging.folder));
-            staging.download(&store, limits, &shown, observe).await?
-        }
-        Source::Bucket(source) => {
-            let store = BucketStore::new(source, access, limits)?;
-            staging.download(&store, limits, &shown, observe).await?
-        }
-        Source::Hub(address) => {
-            let store = Hub::new(address.clone(), access, limits)?;
-            staging.download(&store, limits, &shown, observe).await?
-        }
-        Source::Registry(reference) => {
-            let store = Registry::new(reference.clone(), access, limits)?;
-            staging.download(&store, limits, &shown, observe).await?
-        }
-    };
-    let (target, limits) = (target.to_owned(), *limits);
-    blocking(move || staging.finish(&objects, &target, &limits)).await
+    Fetch { access, limits, cache: None }.run(uri, target, observe).await
 }
+
+/// The credentials, limits and cache of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct Fetch<'a> {
+    /// Where credentials come from.
+    pub access: &'a Access,
+    /// Limits on the download.
+    pub limits: &'a Limits,
+    /// Cache of this node; `None` to fetch from the source.
+    pub cache: Option<&'a NodeCache>,
+}
+
+impl Fetch<'_> {
+    /// Fetches as [`fetch`] does.
+    ///
+    /// # Errors
+    /// The same as [`fetch`]. A cache causes no error.
+    pub async fn run(
+        &self,
+        uri: &str,
+        target: &Path,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<(), FetchError> {
+        let (access, limits) = (self.access, self.limits);
+        let uri = access.resolve(uri)?;
+        let source = Source::parse(&uri)?;
+        if target.exists() {
+            return Ok(());
+        }
+        let staging = Staging::beside(target);
+        let _lock = staging.lock().await?;
+        if target.exists() {
+            return Ok(());
+        }
+        let shown = without_secrets(&uri);
+        let job = Job { staging: &staging, target, limits, uri: &uri, shown: &shown, cache: self.cache };
+        match &source {
+            Source::Http(source) => {
+                let web = web(limits, &Trust::System, &shown)?;
+                job.run(&HttpStore::new(source, web, first_missing(&staging.folder)), observe).await
+            }
+            Source::Bucket(source) => job.run(&BucketStore::new(source, access, limits)?, observe).await,
+            Source::Hub(address) => job.run(&Hub::new(address.clone(), access, limits)?, observe).await,
+            Source::Registry(reference) => job.run(&Registry::new(reference.clone(), access, limits)?, observe).await,
+        }
+    }
+}
+
+/// A fetch whose target is locked.
+struct Job<'a> {
+    staging: &'a Staging,
+    target: &'a Path,
+    limits: &'a Limits,
+    uri: &'a str,
+    /// The URI without secrets, for messages.
+    shown: &'a str,
+    cache: Option<&'a NodeCache>,
+}
+
+impl Job<'_> {
+    async fn run<S: Store>(&self, store: &S, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<(), FetchError> {
+        let transfer = Transfer { store, folder: &self.staging.folder, limits: self.limits, uri: self.shown };
+        match self.cache {
+            Some(cache) => Box::pin(self.run_cached(cache, &transfer, observe)).await,
+            None => self.download(&transfer, None, observe).await.map(drop),
+        }
+    }
+
+    /// Takes the files from the cache, or downloads and stores them.
+    async fn run_cached<S: Store>(
+        &self,
+        cache: &NodeCache,
+        transfer: &Transfer<'_, S>,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<(), FetchError> {
+        let identity = transfer.identify(observe).await?;
+        let key = EntryKey::of(self.uri, identity.objects());
+        let bytes = identity.objects().iter().map(|object| object.size).sum();
+        let content = self.staging.folder.join(CACHED);
+        let lease = match cache.provide(key.as_ref(), bytes, &content, self.limits).await {
+            Provided::Files(bytes) => {
+                observe(Attempt::Progressed(Progress { done: bytes, total: Some(bytes), rate: 0 }));
+                return self.rename(content).await;
+            }
+            Provided::Lease(lease) => Some(lease),
+            Provided::Nothing => None,
+        };
+        let renewals = lease.as_ref().map(|lease| cache.keep(lease));
+        let downloaded = self.download(transfer, identity.into_list(), observe).await;
+        if let Some(lease) = lease {
+            // Files of another version than the key's must not be stored under it.
+            match downloaded.as_deref().map(|objects| EntryKey::of(self.uri, objects)) {
+                Ok(key) if key.as_ref() == Some(&lease.key) => cache.store(&lease, self.target).await,
+                Ok(_) | Err(_) => cache.release(&lease).await,
+            }
+        }
+        drop(renewals);
+        downloaded.map(drop)
+    }
+
+    /// Downloads the files into the target, and returns the objects that they were made from.
+    async fn download<S: Store>(
+        &self,
+        transfer: &Transfer<'_, S>,
+        listed: Option<Vec<Object>>,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<Vec<Object>, FetchError> {
+        let objects = transfer.run(listed, observe).await?;
+        let (staging, target, limits) = (self.staging.clone(), self.target.to_owned(), *self.limits);
+        blocking(move || staging.finish(&objects, &target, &limits).map(|()| objects)).await
+    }
+
+    /// Moves complete files into the target.
+    async fn rename(&self, content: PathBuf) -> Result<(), FetchError> {
+        let (staging, target) = (self.staging.clone(), self.target.to_owned());
+        blocking(move || staging.rename(&content, &target)).await
+    }
+}
+
+/// Directory of files from a cache, in the working directory.
+const CACHED: &str = "cached";
 
 /// Returns a client of web servers for this URI.
 pub(crate) fn web(limits: &Limits, trust: &Trust, shown: &str) -> Result<WebClient, FetchError> {
@@ -111,16 +203,6 @@ impl Staging {
         .await
     }
 
-    async fn download<S: Store>(
-        &self,
-        store: &S,
-        limits: &Limits,
-        uri: &str,
-        observe: &mut (dyn FnMut(Attempt) + Send),
-    ) -> Result<Vec<Object>, FetchError> {
-        Transfer { store, folder: &self.folder, limits, uri }.run(observe).await
-    }
-
     /// Moves the files into the target, and unpacks archives there.
     fn finish(&self, objects: &[Object], target: &Path, limits: &Limits) -> Result<(), FetchError> {
         let files = self.folder.join(FILES);
@@ -140,7 +222,11 @@ impl Staging {
         } else {
             files
         };
-        fs::rename(&content, target).map_err(FetchError::file(target))?;
+        self.rename(&content, target)
+    }
+
+    fn rename(&self, content: &Path, target: &Path) -> Result<(), FetchError> {
+        fs::rename(content, target).map_err(FetchError::file(target))?;
         fs::remove_dir_all(&self.folder).map_err(FetchError::file(&self.folder))
     }
 }

@@ -21,6 +21,12 @@ pub(crate) trait Store: Send + Sync {
     /// many, or refuses the request.
     fn list(&self, limits: &Limits) -> impl Future<Output = Result<Vec<Object>, StoreError>> + Send;
 
+    /// Returns the objects without their bytes, for a store whose list already opens them; they are empty if the server
+    /// does not say enough. `None` for all other stores, whose list says the versions.
+    fn head(&self) -> impl Future<Output = Option<Vec<Object>>> + Send {
+        std::future::ready(None)
+    }
+
     /// Opens the bytes of an object from `range.start`, up to `range.end` if the store supports ranges. A store that
     /// ignores ranges returns a body that starts at 0.
     ///

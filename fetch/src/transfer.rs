@@ -40,14 +40,58 @@ pub(crate) struct Transfer<'a, S> {
     pub(crate) uri: &'a str,
 }
 
+/// The objects of a source before the download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// The list, which a download can begin with.
+    Listed(Vec<Object>),
+    /// The objects as far as the server says them without their bytes.
+    Head(Vec<Object>),
+}
+
+impl Identity {
+    /// Returns the objects with their versions.
+    pub(crate) fn objects(&self) -> &[Object] {
+        match self {
+            Self::Listed(objects) | Self::Head(objects) => objects,
+        }
+    }
+
+    /// Returns the list that a download can begin with; `None` if it must list the objects.
+    pub(crate) fn into_list(self) -> Option<Vec<Object>> {
+        match self {
+            Self::Listed(objects) => Some(objects),
+            Self::Head(_) => None,
+        }
+    }
+}
+
 impl<S: Store> Transfer<'_, S> {
-    /// Downloads all objects, and returns them. Only consecutive attempts without progress count towards
-    /// [`Limits::attempts`], and changes of the source during the download.
-    pub(crate) async fn run(&self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<Vec<Object>, FetchError> {
+    /// Returns the objects and their versions, with the credentials of the fetch.
+    ///
+    /// # Errors
+    /// Fails if the source cannot be listed.
+    pub(crate) async fn identify(&self, observe: &mut (dyn FnMut(Attempt) + Send)) -> Result<Identity, FetchError> {
+        match self.store.head().await {
+            Some(objects) => Ok(Identity::Head(objects)),
+            None => self.list(&mut Observer::new(observe)).await.map(Identity::Listed),
+        }
+    }
+
+    /// Downloads all objects, and returns them; the first list is `listed`, if there is one. Only consecutive attempts
+    /// without progress count towards [`Limits::attempts`], and changes of the source during the download.
+    pub(crate) async fn run(
+        &self,
+        mut listed: Option<Vec<Object>>,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<Vec<Object>, FetchError> {
         let mut observer = Observer::new(observe);
         let mut changes = 0;
         loop {
-            let objects = self.list(&mut observer).await?;
+            let objects = match listed.take() {
+                Some(objects) => objects,
+                None => self.list(&mut observer).await?,
+            };
             check(&objects, self.limits, self.uri)?;
             let downloaded = Round::begin(self, &objects).await?.run(&mut observer).await;
             match downloaded {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{self, HeaderMap};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Response, Url};
+use reqwest::{Certificate, Client, Method, Response, Url};
 
 pub(crate) use self::response::{Head, is_empty_file, may_succeed_later};
 use crate::error::FetchError;
@@ -69,11 +69,19 @@ impl WebClient {
     /// # Errors
     /// [`StoreError::Retry`] if no response arrives, [`StoreError::Fatal`] for a redirect that is refused.
     pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Response, StoreError> {
+        self.send(Method::GET, url, headers).await
+    }
+
+    /// Sends a request without a body, as [`WebClient::get`] does.
+    ///
+    /// # Errors
+    /// As for [`WebClient::get`].
+    pub(crate) async fn send(&self, method: Method, url: &Url, headers: &HeaderMap) -> Result<Response, StoreError> {
         let (mut at, mut headers) = (url.clone(), headers.clone());
         // A content encoding would change the sizes and make resuming impossible.
         headers.insert(header::ACCEPT_ENCODING, header::HeaderValue::from_static("identity"));
         for _ in 0..=redirect::MAX_REDIRECTS {
-            let sent = self.client.get(at.clone()).headers(headers.clone()).send().await;
+            let sent = self.client.request(method.clone(), at.clone()).headers(headers.clone()).send().await;
             let response = sent.map_err(|error| StoreError::retry(unreachable(&at, &error)))?;
             let Some(next) = redirect(url, &at, &response).await? else {
                 return Ok(response);
@@ -166,7 +174,7 @@ pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
 }
 
 /// Formats the chain of causes without the outermost error, whose URI may contain a secret.
-fn causes(error: &reqwest::Error) -> String {
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use futures_util::StreamExt;
 use reqwest::header::{self, HeaderMap, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
 use crate::digest::Digest;
@@ -118,19 +118,34 @@ impl<'a> HttpStore<'a> {
     }
 }
 
+impl HttpStore<'_> {
+    fn object(&self, size: Option<u64>, version: Option<String>) -> Object {
+        Object {
+            path: self.source.path.clone(),
+            key: without_secrets(self.source.url.as_str()),
+            size,
+            version,
+            digest: self.source.digest.clone(),
+            packing: self.source.packing(),
+        }
+    }
+}
+
 impl Store for HttpStore<'_> {
     async fn list(&self, _: &Limits) -> Result<Vec<Object>, StoreError> {
         let body = self.open().await?;
-        let object = Object {
-            path: self.source.path.clone(),
-            key: without_secrets(self.source.url.as_str()),
-            size: body.total,
-            version: body.version.clone(),
-            digest: self.source.digest.clone(),
-            packing: self.source.packing(),
-        };
+        let object = self.object(body.total, body.version.clone());
         *self.opened.lock().await = Some(body);
         Ok(vec![object])
+    }
+
+    async fn head(&self) -> Option<Vec<Object>> {
+        let response = self.web.send(Method::HEAD, &self.source.url, &HeaderMap::new()).await;
+        let Some(response) = response.ok().filter(|response| response.status() == StatusCode::OK) else {
+            return Some(Vec::new());
+        };
+        let head = Head::of(response.status(), response.headers());
+        Some(vec![self.object(head.total, head.validator)])
     }
 
     async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
