@@ -21,6 +21,6 @@ mod send;
 pub use answer::{Answer, ENTRIES, LEASE, LEASE_TIME, POLL_TIME, RENEWAL};
 pub use client::NodeCache;
 pub(crate) use client::Provided;
-pub use framing::{ChunkReader, chunks, copy_file, head, read_manifest};
+pub use framing::{ChunkReader, MAX_MANIFEST, chunks, copy_file, head, read_manifest};
 pub use key::EntryKey;
 pub use manifest::{CachedFile, Manifest};

@@ -155,9 +155,19 @@ impl Agent {
         ended
     }
 
-    /// Removes an entry whose files are missing or have other digests.
+    /// Removes an entry of which a client says that files have other digests. Blocks while it removes the files.
     pub(crate) fn damaged(&self, id: &EntryId) {
         let removed = self.index.lock().remove(id);
+        self.discard(id, removed);
+    }
+
+    /// Removes an entry whose files cannot be read, unless it has been stored again. Blocks while it removes the files.
+    pub(crate) fn unreadable(&self, id: &EntryId, entry: &Entry) {
+        let removed = self.index.lock().remove_from(id, &entry.directory);
+        self.discard(id, removed);
+    }
+
+    fn discard(&self, id: &EntryId, removed: Option<Entry>) {
         if let Some(entry) = removed {
             tracing::warn!(namespace = %id.namespace, key = %id.key, "removed a damaged model");
             self.disk.remove(id, &entry);
@@ -170,8 +180,7 @@ impl Agent {
     pub(crate) fn store(&self, id: &EntryId, lease: &LeaseId, stream: &mut impl Read) -> Result<(), CacheError> {
         let stored = self.try_store(id, lease, stream);
         if stored.is_err() {
-            // Without the lease there is none to end.
-            let _ = self.index.lock().end(id, lease, now());
+            self.index.lock().abandon(id, lease);
         }
         self.changed.notify_waiters();
         self.measure();

@@ -1,22 +1,26 @@
 //! The directory of a cache.
 //!
 //! ```text
+//!   .weir-model-cache                           marks the directory as a cache's, and is locked
 //!   entries/NAMESPACE/KEY-LEASE/manifest.json   names, sizes and digests; its time is the time of the last use
 //!   entries/NAMESPACE/KEY-LEASE/0, 1, 2 …       contents of the files
 //!   staged/LEASE/…                              an entry that is not complete
 //! ```
+//!
+//! Only files and directories with names of these forms are removed, one by one. Anything else stays where it is.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::SystemTime;
 
-use weir_fetch::node_cache::{EntryKey, Manifest, copy_file, head};
+use weir_fetch::node_cache::{EntryKey, MAX_MANIFEST, Manifest, copy_file, head};
 
 use crate::accounts::Namespace;
 use crate::error::CacheError;
+use crate::folder::Folder;
 use crate::index::{Entry, EntryId, LeaseId};
+use crate::root::Root;
 
 const ENTRIES: &str = "entries";
 const STAGED: &str = "staged";
@@ -26,42 +30,52 @@ const MANIFEST: &str = "manifest.json";
 const BLOCK: u64 = 4096;
 
 /// Bytes of the length of the manifest in a stream.
-const LENGTH: u64 = 4;
+const LENGTH: usize = 4;
 
 /// The directory of a cache, which one process uses.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Disk {
-    root: PathBuf,
+    entries: Folder,
+    staged: Folder,
+    _root: Root,
 }
 
 impl Disk {
-    /// Opens a directory, which only this process's user can read, and removes incomplete entries.
-    pub(crate) fn open(root: &Path) -> Result<Self, CacheError> {
-        remove(&root.join(STAGED))?;
-        for directory in [ENTRIES, STAGED] {
-            create(&root.join(directory))?;
+    /// Opens the directory of a cache, and removes incomplete entries.
+    ///
+    /// # Errors
+    /// As for [`Root::open`]; [`CacheError::File`] if the directory cannot be written.
+    pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
+        let root = Root::open(path)?;
+        let disk = Self {
+            entries: root.folder.find_or_make(ENTRIES)?,
+            staged: root.folder.find_or_make(STAGED)?,
+            _root: root,
+        };
+        for name in disk.staged.names()? {
+            match LeaseId::parse(&name) {
+                Some(_) => remove_or_warn(&disk.staged, &name),
+                None => foreign(&disk.staged, &name),
+            }
         }
-        Ok(Self { root: root.to_owned() })
+        Ok(disk)
     }
 
-    /// Returns the entries of an earlier process. Directories that are no complete entries are removed.
+    /// Returns the entries of an earlier process. Incomplete ones are removed.
+    ///
+    /// # Errors
+    /// [`CacheError::File`] if the directory of all entries cannot be read.
     pub(crate) fn load(&self) -> Result<Vec<(EntryId, Entry)>, CacheError> {
         let mut found = Vec::new();
-        for namespace in children(&self.root.join(ENTRIES))? {
-            // A link could lead to files that are not the cache's: nothing behind it is read or removed.
-            let name = name(&namespace).and_then(Namespace::parse).filter(|_| is_directory(&namespace));
-            let entries = if name.is_some() { children(&namespace)? } else { Vec::new() };
-            if entries.is_empty() {
-                remove(&namespace)?;
-            }
-            for path in entries {
-                match name.as_ref().and_then(|name| load(name, &path)) {
-                    Some(entry) => found.push(entry),
-                    None => {
-                        tracing::warn!(path = %path.display(), "removing an incomplete entry");
-                        remove(&path)?;
-                    }
+        for name in self.entries.names()? {
+            let folder = self.entries.find(&name).ok().flatten();
+            match Namespace::parse(&name).zip(folder) {
+                Some((namespace, folder)) => {
+                    found.extend(load_namespace(&namespace, &folder)?);
+                    // Fails unless the directory is empty.
+                    let _ = self.entries.remove_directory(&name);
                 }
+                None => foreign(&self.entries, &name),
             }
         }
         Ok(found)
@@ -78,64 +92,69 @@ impl Disk {
         manifest: Manifest,
         stream: &mut impl Read,
     ) -> Result<Entry, CacheError> {
-        let staged = self.root.join(STAGED).join(lease.as_str());
-        let stored = self.stage(&staged, manifest, stream).and_then(|manifest| {
+        let stored = self.stage(lease, manifest, stream).and_then(|manifest| {
             let directory = format!("{}-{}", id.key, lease.as_str());
-            let path = self.path(id, &directory);
-            create(path.parent().unwrap_or(&self.root))?;
-            fs::rename(&staged, &path).map_err(CacheError::file(&path))?;
-            let last_use = modified(&path)?;
+            let namespace = self.entries.find_or_make(id.namespace.as_str())?;
+            self.staged.rename(lease.as_str(), &namespace, &directory)?;
+            let last_use = self.manifest(id, &directory).and_then(|manifest| manifest.metadata()?.modified());
+            let last_use = last_use.map_err(CacheError::file(namespace.path_of(&directory)))?;
             Ok(entry(directory, &manifest, last_use))
         });
         if stored.is_err() {
-            let _ = remove(&staged);
+            remove_or_warn(&self.staged, lease.as_str());
         }
         stored
     }
 
     /// Writes the files of a stream into a new directory, and returns the manifest with their digests.
-    #[expect(clippy::unused_self, reason = "only an open cache has a directory for incomplete entries")]
-    fn stage(&self, staged: &Path, mut manifest: Manifest, stream: &mut impl Read) -> Result<Manifest, CacheError> {
-        create(staged)?;
+    fn stage(&self, lease: &LeaseId, mut manifest: Manifest, stream: &mut impl Read) -> Result<Manifest, CacheError> {
+        let folder = self.staged.make(lease.as_str())?;
         for (number, file) in manifest.files.iter_mut().enumerate() {
-            let path = staged.join(number.to_string());
-            let mut to = File::create_new(&path).map_err(CacheError::file(&path))?;
+            let name = number.to_string();
+            let path = folder.path_of(&name);
+            let mut to = folder.create(&name).map_err(CacheError::file(&path))?;
             file.sha256 = Some(copy_file(stream, &mut to, file.size).map_err(received(&path))?);
         }
-        if stream.read(&mut [0]).map_err(CacheError::file(staged))? > 0 {
+        if stream.read(&mut [0]).map_err(CacheError::file(folder.path()))? > 0 {
             return Err(CacheError::Invalid("more bytes follow than the list of files says".to_owned()));
         }
-        let path = staged.join(MANIFEST);
         let text = head(&manifest).map_err(|error| CacheError::Invalid(error.to_string()))?;
-        fs::write(&path, &text[LENGTH as usize..]).map_err(CacheError::file(&path))?;
+        let written = folder.create(MANIFEST).and_then(|mut file| file.write_all(&text[LENGTH..]));
+        written.map_err(CacheError::file(folder.path_of(MANIFEST)))?;
         Ok(manifest)
     }
 
     /// Records the time of the last use of an entry. A failure only shortens the entry's life after a restart.
     pub(crate) fn touch(&self, id: &EntryId, entry: &Entry) {
-        let manifest = File::options().append(true).open(self.path(id, &entry.directory).join(MANIFEST));
+        let manifest = self.folder(id, &entry.directory).and_then(|folder| folder.writable(MANIFEST));
         let _ = manifest.and_then(|manifest| manifest.set_modified(entry.last_use));
     }
 
     /// Removes the directory of an entry that is no longer in the index.
     pub(crate) fn remove(&self, id: &EntryId, entry: &Entry) {
-        if let Err(error) = remove(&self.path(id, &entry.directory)) {
-            tracing::warn!(%error, "cannot remove an entry");
+        match self.entries.find(id.namespace.as_str()) {
+            Ok(Some(namespace)) => remove_or_warn(&namespace, &entry.directory),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "cannot remove an entry"),
         }
     }
 
-    /// Opens the manifest of an entry.
-    pub(crate) fn manifest(&self, id: &EntryId, entry: &Entry) -> io::Result<File> {
-        File::open(self.path(id, &entry.directory).join(MANIFEST))
+    /// Opens the manifest of the entry in a directory.
+    pub(crate) fn manifest(&self, id: &EntryId, directory: &str) -> io::Result<File> {
+        self.folder(id, directory)?.file(MANIFEST)
     }
 
     /// Opens a file of an entry by its number.
     pub(crate) fn file(&self, id: &EntryId, entry: &Entry, number: usize) -> io::Result<File> {
-        File::open(self.path(id, &entry.directory).join(number.to_string()))
+        self.folder(id, &entry.directory)?.file(&number.to_string())
     }
 
-    fn path(&self, id: &EntryId, directory: &str) -> PathBuf {
-        self.root.join(ENTRIES).join(id.namespace.as_str()).join(directory)
+    fn folder(&self, id: &EntryId, directory: &str) -> io::Result<Folder> {
+        let find = |folder: &Folder, name: &str| {
+            let found = folder.find(name).map_err(io::Error::other)?;
+            found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        };
+        find(&find(&self.entries, id.namespace.as_str())?, directory)
     }
 }
 
@@ -155,56 +174,63 @@ fn entry(directory: String, manifest: &Manifest, last_use: SystemTime) -> Entry 
     Entry { directory, files, bytes, stored: stored(manifest), last_use, readers: 0 }
 }
 
-/// Returns the entry in a directory; `None` if it is not complete.
-fn load(namespace: &Namespace, path: &Path) -> Option<(EntryId, Entry)> {
-    let directory = name(path).filter(|_| is_directory(path))?;
+/// Returns the entries of a namespace. Incomplete ones are removed.
+fn load_namespace(namespace: &Namespace, folder: &Folder) -> Result<Vec<(EntryId, Entry)>, CacheError> {
+    let mut found = Vec::new();
+    for name in folder.names()? {
+        match key(&name) {
+            Some(key) => match load(folder, &name) {
+                Some(entry) => found.push((EntryId { namespace: namespace.clone(), key }, entry)),
+                None => remove_or_warn(folder, &name),
+            },
+            None => foreign(folder, &name),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the key in the name of an entry's directory; `None` for other names.
+fn key(directory: &str) -> Option<EntryKey> {
     let (key, lease) = directory.split_once('-')?;
-    let id = EntryId { namespace: namespace.clone(), key: EntryKey::parse(key)? };
-    LeaseId::parse(lease)?;
-    let manifest = Manifest::parse(&fs::read(path.join(MANIFEST)).ok()?).ok()?;
+    LeaseId::parse(lease).and_then(|_| EntryKey::parse(key))
+}
+
+/// Returns the entry in a directory; `None` if it is not complete.
+fn load(namespace: &Folder, directory: &str) -> Option<Entry> {
+    let folder = namespace.find(directory).ok()??;
+    let manifest = Manifest::parse(&folder.read(MANIFEST, MAX_MANIFEST as u64).ok()?).ok()?;
     let has_size = |(number, size): (usize, u64)| {
-        fs::symlink_metadata(path.join(number.to_string())).is_ok_and(|found| found.is_file() && found.len() == size)
+        let found = folder.file(&number.to_string()).and_then(|file| file.metadata());
+        found.is_ok_and(|found| found.len() == size)
     };
     let is_complete = manifest.files.iter().map(|file| file.size).enumerate().all(has_size)
         && manifest.files.iter().all(|file| file.sha256.is_some());
-    let last_use = modified(path).ok()?;
-    is_complete.then(|| (id, entry(directory.to_owned(), &manifest, last_use)))
+    let last_use = folder.file(MANIFEST).and_then(|file| file.metadata()?.modified()).ok()?;
+    is_complete.then(|| entry(directory.to_owned(), &manifest, last_use))
 }
 
-fn modified(entry: &Path) -> Result<SystemTime, CacheError> {
-    let manifest = entry.join(MANIFEST);
-    fs::metadata(&manifest).and_then(|found| found.modified()).map_err(CacheError::file(&manifest))
-}
-
-/// Returns true for a directory, and false for a link to one.
-fn is_directory(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
-}
-
-fn name(path: &Path) -> Option<&str> {
-    path.file_name()?.to_str()
-}
-
-fn children(path: &Path) -> Result<Vec<PathBuf>, CacheError> {
-    let entries = fs::read_dir(path).map_err(CacheError::file(path))?;
-    entries.map(|entry| entry.map(|entry| entry.path()).map_err(CacheError::file(path))).collect()
-}
-
-fn create(path: &Path) -> Result<(), CacheError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(CacheError::file(path))
-}
-
-/// Removes a file, a link or a directory with all that is in it. Links are not followed.
-fn remove(path: &Path) -> Result<(), CacheError> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
+/// Removes the directory of an entry: its manifest and its numbered files, and then the directory if it is empty.
+fn remove(parent: &Folder, directory: &str) -> Result<(), CacheError> {
+    let Some(folder) = parent.find(directory)? else {
+        return Ok(());
     };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(CacheError::file(path)),
+    let is_number = |name: &String| !name.is_empty() && name.bytes().all(|c| c.is_ascii_digit());
+    for name in folder.names()?.iter().filter(|name| *name == MANIFEST || is_number(name)) {
+        folder.remove_file(name)?;
     }
+    parent.remove_directory(directory)
+}
+
+/// Removes the directory of an entry as far as possible.
+fn remove_or_warn(parent: &Folder, directory: &str) {
+    if let Err(error) = remove(parent, directory) {
+        tracing::warn!(%error, "cannot remove an entry");
+    }
+}
+
+/// Reports a file that is not the cache's, and stays.
+fn foreign(parent: &Folder, name: &str) {
+    tracing::warn!(path = %parent.path_of(name).display(), "left alone: the cache has no file or directory of this name");
 }
 
 /// Returns a function that tells a stream that ended early from a file that cannot be written.
@@ -218,6 +244,9 @@ fn received(path: &Path) -> impl FnOnce(io::Error) -> CacheError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use weir_fetch::node_cache::CachedFile;
 
     use super::*;
@@ -244,10 +273,12 @@ mod tests {
         assert_eq!((entry.files, entry.bytes), (2, 5));
         entry.last_use = SystemTime::UNIX_EPOCH;
         disk.touch(&id("team"), &entry);
+        drop(disk);
         let again = Disk::open(folder.path()).unwrap();
         assert_eq!(again.load().unwrap(), [(id("team"), entry.clone())]);
         again.remove(&id("team"), &entry);
         assert_eq!(again.load().unwrap(), []);
+        assert_eq!(again.entries.names().unwrap(), [""; 0]);
     }
 
     #[test]
@@ -258,7 +289,7 @@ mod tests {
             let refused = disk.store(&id("team"), &LeaseId::new(1), manifest(&[5]), &mut &content[..]);
             assert!(refused.unwrap_err().to_string().contains(reason));
         }
-        assert_eq!(fs::read_dir(folder.path().join(STAGED)).unwrap().count(), 0);
+        assert_eq!(disk.staged.names().unwrap(), [""; 0]);
         assert_eq!(disk.load().unwrap(), []);
     }
 
@@ -267,21 +298,55 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         let entry = stored_in(&disk, 1).unwrap();
-        let path = disk.path(&id("team"), &entry.directory);
+        drop(disk);
+        let path = folder.path().join("entries/team").join(&entry.directory);
         fs::write(path.join("0"), "hell").unwrap();
-        fs::create_dir_all(folder.path().join("entries/team/..x")).unwrap();
+        let staged = folder.path().join(STAGED).join(LeaseId::new(2).as_str());
+        fs::create_dir(&staged).unwrap();
+        fs::write(staged.join("0"), "hell").unwrap();
+        assert_eq!(Disk::open(folder.path()).unwrap().load().unwrap(), []);
+        assert!(!path.exists() && !staged.exists());
+    }
+
+    #[test]
+    fn files_that_are_not_the_caches_stay() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk = Disk::open(folder.path()).unwrap();
+        let entry = stored_in(&disk, 1).unwrap();
+        drop(disk);
+        let own = folder.path().join("entries/team").join(&entry.directory);
+        // Links and directories in the places of entries and of their files.
+        let named = format!("{}-{}", "b".repeat(64), LeaseId::new(2).as_str());
+        let links = ["entries/link".to_owned(), format!("entries/team/{named}"), format!("staged/{}", &named[65..])];
+        for link in &links {
+            symlink(outside.path(), folder.path().join(link)).unwrap();
+        }
+        fs::write(outside.path().join("0"), "kept").unwrap();
+        fs::create_dir_all(folder.path().join("entries/team/..x/0")).unwrap();
         fs::create_dir_all(folder.path().join("entries/NO NAMESPACE/x")).unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        fs::write(outside.path().join("kept"), "kept").unwrap();
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("entries/link")).unwrap();
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("entries/team/link")).unwrap();
         fs::create_dir_all(folder.path().join("staged/x")).unwrap();
+        fs::write(own.join("notes"), "kept").unwrap();
         let again = Disk::open(folder.path()).unwrap();
-        assert_eq!(again.load().unwrap(), []);
-        assert!(!path.exists() && !folder.path().join("staged/x").exists());
-        // A link is removed itself, and nothing behind it is touched.
-        assert_eq!(fs::read(outside.path().join("kept")).unwrap(), b"kept");
-        assert!(fs::symlink_metadata(folder.path().join("entries/link")).is_err());
+        assert_eq!(again.load().unwrap(), [(id("team"), entry.clone())]);
+        again.remove(&id("team"), &entry);
+        assert_eq!(fs::read(outside.path().join("0")).unwrap(), b"kept");
+        assert!(links.iter().all(|link| fs::symlink_metadata(folder.path().join(link)).unwrap().is_symlink()));
+        let directories = ["entries/team/..x/0", "entries/NO NAMESPACE/x", "staged/x"];
+        assert!(directories.iter().all(|path| folder.path().join(path).is_dir()));
+        assert_eq!((fs::read(own.join("notes")).unwrap(), own.join("0").exists()), (b"kept".to_vec(), false));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_all_entries_stops_the_start() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        drop(Disk::open(folder.path()).unwrap());
+        let team = outside.path().join("team").join(format!("{}-{}", "a".repeat(64), LeaseId::new(1).as_str()));
+        fs::create_dir_all(&team).unwrap();
+        fs::write(team.join("0"), "kept").unwrap();
+        fs::remove_dir(folder.path().join(ENTRIES)).unwrap();
+        symlink(outside.path(), folder.path().join(ENTRIES)).unwrap();
+        assert!(matches!(Disk::open(folder.path()), Err(CacheError::File { .. })));
+        assert_eq!(fs::read(team.join("0")).unwrap(), b"kept");
     }
 
     #[test]

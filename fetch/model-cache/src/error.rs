@@ -30,6 +30,9 @@ pub enum CacheError {
     /// The lease has expired, or has never been given.
     #[error("the lease has expired")]
     NoLease,
+    /// The directory cannot be a cache's.
+    #[error("{0}")]
+    Refused(String),
     /// A file of the cache cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {

@@ -205,18 +205,34 @@ impl Index {
         self.entries.insert(id, entry);
     }
 
-    /// Ends a lease.
+    /// Ends a lease at the request of its client.
     ///
     /// # Errors
-    /// [`CacheError::NoLease`] if the client does not have it.
+    /// [`CacheError::NoLease`] if the client does not have it, or stores files: their room stays reserved until the upload
+    /// ends.
     pub(crate) fn end(&mut self, id: &EntryId, lease: &LeaseId, now: Now) -> Result<(), CacheError> {
-        self.held(id, lease, now)?;
+        if matches!(self.held(id, lease, now)?.state, LeaseState::Storing(_)) {
+            return Err(CacheError::NoLease);
+        }
         self.leases.remove(id);
         Ok(())
     }
 
+    /// Ends the lease of an upload that has failed.
+    pub(crate) fn abandon(&mut self, id: &EntryId, lease: &LeaseId) {
+        if self.leases.get(id).is_some_and(|held| held.id == *lease) {
+            self.leases.remove(id);
+        }
+    }
+
     /// Removes an entry, and returns it; `None` if there is none.
     pub(crate) fn remove(&mut self, id: &EntryId) -> Option<Entry> {
+        self.entries.remove(id)
+    }
+
+    /// Removes the entry in a directory, and returns it; `None` if the directory is no longer that of the entry.
+    pub(crate) fn remove_from(&mut self, id: &EntryId, directory: &str) -> Option<Entry> {
+        self.entries.get(id).filter(|entry| entry.directory == directory)?;
         self.entries.remove(id)
     }
 

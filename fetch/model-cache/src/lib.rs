@@ -16,9 +16,11 @@ mod agent;
 mod clock;
 mod disk;
 mod error;
+mod folder;
 mod index;
 mod limits;
 mod metrics;
+mod root;
 mod server;
 mod stream;
 

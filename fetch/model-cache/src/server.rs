@@ -121,7 +121,8 @@ async fn store(State(agent): Shared, Path(key): Path<String>, request: Request) 
 
 async fn damaged(State(agent): Shared, Path(key): Path<String>, headers: HeaderMap) -> Result<StatusCode, CacheError> {
     let id = entry(&agent, &key, &headers).await?;
-    agent.damaged(&id);
+    let removed = tokio::task::spawn_blocking(move || agent.damaged(&id)).await;
+    removed.map_err(|error| CacheError::file("entries")(io::Error::other(error)))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -169,13 +170,17 @@ impl IntoResponse for CacheError {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Unchecked(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unchecked(reason) => {
+                tracing::warn!(%reason, "a token cannot be checked");
+                let text = "the token cannot be checked at present\n";
+                return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+            }
             Self::Invalid(_) => StatusCode::BAD_REQUEST,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Full => StatusCode::INSUFFICIENT_STORAGE,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::NoLease => StatusCode::CONFLICT,
-            Self::File { .. } => {
+            Self::Refused(_) | Self::File { .. } => {
                 tracing::error!(error = %self, "a file of the cache cannot be used");
                 let text = "the cache cannot use its directory\n";
                 return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();

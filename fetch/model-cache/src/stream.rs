@@ -41,15 +41,15 @@ impl Reading {
     /// # Errors
     /// Fails if the manifest cannot be read.
     pub(crate) fn start(self, permit: OwnedSemaphorePermit) -> io::Result<EntryStream> {
-        let opened = self.agent.disk().manifest(&self.id, &self.entry);
+        let opened = self.agent.disk().manifest(&self.id, &self.entry.directory);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (size, manifest) = opened.inspect_err(|_| self.agent.damaged(&self.id))?;
+        let (size, manifest) = opened.inspect_err(|_| self.agent.unreadable(&self.id, &self.entry))?;
         let (sender, chunks) = channel(CHUNKS);
         let length = size_of::<u32>() as u64 + size + self.entry.bytes;
         tokio::task::spawn_blocking(move || {
             if let Err(error) = self.send(size, manifest, &sender) {
                 tracing::warn!(%error, "an entry cannot be read, and is removed");
-                self.agent.damaged(&self.id);
+                self.agent.unreadable(&self.id, &self.entry);
                 let _ = sender.blocking_send(Err(error));
             }
             drop(permit);

@@ -10,7 +10,7 @@ use super::manifest::Manifest;
 use crate::digest::hex;
 
 /// Maximum size of a manifest in bytes: a hundred thousand files with paths of 300 bytes.
-const MAX_MANIFEST: usize = 32 << 20;
+pub const MAX_MANIFEST: usize = 32 << 20;
 
 /// Bytes that are read from a stream at once.
 const PIECE: usize = 256 << 10;

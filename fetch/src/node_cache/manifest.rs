@@ -1,9 +1,12 @@
 //! The list of an entry's files.
 
 use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::Digest;
 use crate::store::RelativePath;
@@ -16,8 +19,10 @@ const MAX_ITEMS: usize = 100_000;
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The files, in the order in which their bytes follow.
+    #[serde(deserialize_with = "bounded")]
     pub files: Vec<CachedFile>,
     /// The paths of directories without files.
+    #[serde(deserialize_with = "bounded")]
     pub directories: Vec<String>,
 }
 
@@ -77,6 +82,33 @@ impl Manifest {
     }
 }
 
+/// A list of at most [`MAX_ITEMS`] items.
+struct Bounded<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX_ITEMS} items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut found = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if found.len() == MAX_ITEMS {
+                return Err(A::Error::invalid_length(MAX_ITEMS + 1, &self));
+            }
+            found.push(item);
+        }
+        Ok(found)
+    }
+}
+
+/// Reads a list whose memory does not depend on the sender: 32 MiB of text can have ten million empty items.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(Bounded(PhantomData))
+}
+
 fn is_no_digest(digits: &str) -> bool {
     Digest::of_hex(digits).is_none()
 }
@@ -115,6 +147,8 @@ mod tests {
         for json in ["", "[]", "{}", r#"{"files":[],"directories":[],"more":1}"#] {
             assert!(Manifest::parse(json.as_bytes()).is_err(), "{json}");
         }
+        let many = format!(r#"{{"files":[],"directories":["a"{}]}}"#, r#","a""#.repeat(MAX_ITEMS));
+        assert!(Manifest::parse(many.as_bytes()).unwrap_err().contains("expected a list of at most 100000 items"));
         let digest = r#"{"files":[{"path":"a","size":1,"sha256":"x"}],"directories":[]}"#;
         assert!(Manifest::parse(digest.as_bytes()).unwrap_err().contains("digest"));
         let large = r#"{"files":[{"path":"a","size":18446744073709551615},{"path":"b","size":1}],"directories":[]}"#;

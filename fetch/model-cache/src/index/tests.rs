@@ -76,7 +76,7 @@ fn a_namespace_sees_only_its_own_entries_and_leases() {
     store(&mut index, &id("a", 1), 10, at(start, 0)).unwrap();
     let lease = LeaseId::new(1);
     assert_eq!(index.ask(&id("b", 1), None, &lease, at(start, 1)).unwrap(), Decision::Fetch);
-    assert_eq!(index.remove(&id("b", 1)), None);
+    assert_eq!((index.remove(&id("b", 1)), index.remove_from(&id("a", 1), "another")), (None, None));
     assert!(matches!(index.end(&id("a", 1), &lease, at(start, 1)), Err(CacheError::NoLease)));
     assert!(matches!(index.ask(&id("a", 1), None, &lease, at(start, 1)).unwrap(), Decision::Hit(_)));
 }
@@ -107,7 +107,11 @@ fn uploads_reserve_their_room() {
     }
     index.begin(&id("a", 1), &lease, 60, at(start, 0)).unwrap();
     assert!(matches!(index.begin(&id("a", 2), &lease, 60, at(start, 0)), Err(CacheError::Full)));
-    index.end(&id("a", 1), &lease, at(start, 1)).unwrap();
+    // A client cannot give the room back while its files are written.
+    assert!(matches!(index.end(&id("a", 1), &lease, at(start, 1)), Err(CacheError::NoLease)));
+    index.abandon(&id("a", 1), &LeaseId::new(2));
+    assert!(matches!(index.begin(&id("a", 2), &lease, 60, at(start, 1)), Err(CacheError::Full)));
+    index.abandon(&id("a", 1), &lease);
     assert!(index.begin(&id("a", 2), &lease, 60, at(start, 1)).is_ok());
     assert!(matches!(index.begin(&id("a", 2), &lease, 60, at(start, 1)), Err(CacheError::NoLease)));
 }
