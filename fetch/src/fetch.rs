@@ -58,7 +58,7 @@ pub async fn fetch_as(
 /// The credentials, limits and cache of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch<'a> {
-    /// Where credentials come from.
+    /// The places that credentials come from.
     pub access: &'a Access,
     /// Limits on the download.
     pub limits: &'a Limits,

@@ -23,4 +23,4 @@ pub use client::NodeCache;
 pub(crate) use client::Provided;
 pub use framing::{ChunkReader, MAX_MANIFEST, chunks, copy_file, head, read_manifest};
 pub use key::EntryKey;
-pub use manifest::{CachedFile, Manifest};
+pub use manifest::{CachedFile, EntryManifest};

@@ -75,7 +75,7 @@ impl WebClient {
     /// Sends a request without a body, as [`WebClient::get`] does.
     ///
     /// # Errors
-    /// As for [`WebClient::get`].
+    /// The errors are those of [`WebClient::get`].
     pub(crate) async fn send(&self, method: Method, url: &Url, headers: &HeaderMap) -> Result<Response, StoreError> {
         let (mut at, mut headers) = (url.clone(), headers.clone());
         // A content encoding would change the sizes and make resuming impossible.

@@ -54,7 +54,7 @@ impl Namespace {
         Self::parse(namespace).filter(|_| !name.is_empty())
     }
 
-    /// Returns the name.
+    /// Returns the name of the namespace.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

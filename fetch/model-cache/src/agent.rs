@@ -143,7 +143,7 @@ impl Agent {
         self.index.lock().read(id, &entry.directory);
     }
 
-    /// Renews a lease.
+    /// Renews a lease, so that it lasts another full period.
     pub(crate) fn renew(&self, id: &EntryId, lease: &LeaseId) -> Result<(), CacheError> {
         self.index.lock().renew(id, lease, now())
     }

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-use weir_fetch::node_cache::{EntryKey, MAX_MANIFEST, Manifest, copy_file, head};
+use weir_fetch::node_cache::{EntryKey, EntryManifest, MAX_MANIFEST, copy_file, head};
 
 use crate::accounts::Namespace;
 use crate::error::CacheError;
@@ -44,7 +44,7 @@ impl Disk {
     /// Opens the directory of a cache, and removes incomplete entries.
     ///
     /// # Errors
-    /// As for [`Root::open`]; [`CacheError::File`] if the directory cannot be written.
+    /// The errors of [`Root::open`], and [`CacheError::File`] if the directory cannot be written.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
         let root = Root::open(path)?;
         let disk = Self {
@@ -89,7 +89,7 @@ impl Disk {
         &self,
         id: &EntryId,
         lease: &LeaseId,
-        manifest: Manifest,
+        manifest: EntryManifest,
         stream: &mut impl Read,
     ) -> Result<Entry, CacheError> {
         let stored = self.stage(lease, manifest, stream).and_then(|manifest| {
@@ -107,7 +107,12 @@ impl Disk {
     }
 
     /// Writes the files of a stream into a new directory, and returns the manifest with their digests.
-    fn stage(&self, lease: &LeaseId, mut manifest: Manifest, stream: &mut impl Read) -> Result<Manifest, CacheError> {
+    fn stage(
+        &self,
+        lease: &LeaseId,
+        mut manifest: EntryManifest,
+        stream: &mut impl Read,
+    ) -> Result<EntryManifest, CacheError> {
         let folder = self.staged.make(lease.as_str())?;
         for (number, file) in manifest.files.iter_mut().enumerate() {
             let name = number.to_string();
@@ -159,7 +164,7 @@ impl Disk {
 }
 
 /// Returns the bytes that an entry takes on disk: whole blocks, and the manifest with its digests.
-pub(crate) fn stored(manifest: &Manifest) -> u64 {
+pub(crate) fn stored(manifest: &EntryManifest) -> u64 {
     let blocks = |bytes: u64| bytes.div_ceil(BLOCK).saturating_mul(BLOCK);
     let files = manifest.files.iter().map(|file| blocks(file.size));
     // A file's line has its path, 64 digits, its size and some punctuation.
@@ -169,7 +174,7 @@ pub(crate) fn stored(manifest: &Manifest) -> u64 {
     files.fold(text, u64::saturating_add).saturating_add(BLOCK)
 }
 
-fn entry(directory: String, manifest: &Manifest, last_use: SystemTime) -> Entry {
+fn entry(directory: String, manifest: &EntryManifest, last_use: SystemTime) -> Entry {
     let (files, bytes) = (manifest.files.len(), manifest.bytes());
     Entry { directory, files, bytes, stored: stored(manifest), last_use, readers: 0 }
 }
@@ -198,7 +203,7 @@ fn key(directory: &str) -> Option<EntryKey> {
 /// Returns the entry in a directory; `None` if it is not complete.
 fn load(namespace: &Folder, directory: &str) -> Option<Entry> {
     let folder = namespace.find(directory).ok()??;
-    let manifest = Manifest::parse(&folder.read(MANIFEST, MAX_MANIFEST as u64).ok()?).ok()?;
+    let manifest = EntryManifest::parse(&folder.read(MANIFEST, MAX_MANIFEST as u64).ok()?).ok()?;
     let has_size = |(number, size): (usize, u64)| {
         let found = folder.file(&number.to_string()).and_then(|file| file.metadata());
         found.is_ok_and(|found| found.len() == size)
@@ -255,10 +260,10 @@ mod tests {
         EntryId { namespace: Namespace::parse(namespace).unwrap(), key: EntryKey::parse(&"a".repeat(64)).unwrap() }
     }
 
-    fn manifest(sizes: &[u64]) -> Manifest {
+    fn manifest(sizes: &[u64]) -> EntryManifest {
         let file =
             |(number, size): (usize, &u64)| CachedFile { path: format!("d/{number}"), size: *size, sha256: None };
-        Manifest { files: sizes.iter().enumerate().map(file).collect(), directories: Vec::new() }
+        EntryManifest { files: sizes.iter().enumerate().map(file).collect(), directories: Vec::new() }
     }
 
     fn stored_in(disk: &Disk, lease: u128) -> Result<Entry, CacheError> {

@@ -18,7 +18,7 @@ const PRIVATE: Mode = Mode::RWXU;
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
-    /// Path for messages.
+    /// Path that messages show.
     path: PathBuf,
 }
 
@@ -105,7 +105,7 @@ impl Folder {
     /// Opens a regular file, whose times can be set.
     ///
     /// # Errors
-    /// As for [`Folder::file`].
+    /// Fails for the same children as [`Folder::file`].
     pub(crate) fn writable(&self, name: &str) -> io::Result<File> {
         self.open_file(name, OFlags::WRONLY | OFlags::APPEND)
     }

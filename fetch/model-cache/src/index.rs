@@ -49,16 +49,16 @@ impl LeaseId {
     }
 }
 
-/// A stored model.
+/// A model that is stored in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Name of the directory, below that of the namespace.
     pub(crate) directory: String,
-    /// Number of files.
+    /// Number of files in the directory.
     pub(crate) files: usize,
     /// Bytes of the files, without the manifest.
     pub(crate) bytes: u64,
-    /// Bytes on disk.
+    /// Bytes that the entry takes on disk.
     pub(crate) stored: u64,
     pub(crate) last_use: SystemTime,
     /// Number of clients that read the entry.

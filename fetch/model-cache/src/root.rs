@@ -11,14 +11,14 @@ use crate::folder::Folder;
 /// File that marks the directory of a cache. The process that uses the cache has it locked.
 const MARKER: &str = ".weir-model-cache";
 
-/// Text of the marker, for people. Its name alone counts.
+/// Text of the marker, for people. The program reads only the name of the file.
 const TEXT: &str = "The directory of weir model-cache, which removes the models in it.\n";
 
 /// The directory of a cache, which no other process uses.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) folder: Folder,
-    /// The locked marker.
+    /// The marker, which stays locked as long as it is open.
     _marker: File,
 }
 

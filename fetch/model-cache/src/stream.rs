@@ -26,7 +26,7 @@ pub(crate) struct Reading {
 
 /// The bytes of an entry.
 pub(crate) struct EntryStream {
-    /// Number of bytes.
+    /// Number of bytes of the manifest and of all files.
     pub(crate) length: u64,
     pub(crate) chunks: Receiver<io::Result<Bytes>>,
 }

@@ -341,7 +341,7 @@ async fn hostile_uploads_are_refused() {
     let length = u32::try_from(huge.len()).unwrap().to_be_bytes();
     assert!(put(&lease(), &[&length[..], huge].concat()).starts_with("HTTP/1.1 413"));
     assert!(put(&lease(), &[0xff; 64]).starts_with("HTTP/1.1 400"));
-    let empty = head(&weir_fetch::node_cache::Manifest::default()).unwrap();
+    let empty = head(&weir_fetch::node_cache::EntryManifest::default()).unwrap();
     assert!(put(&lease(), &[&empty[..], b"more"].concat()).contains("more bytes"));
     assert!(node.stored("a").is_empty());
     assert!(node.request(&format!("GET /v1/entries/..%2f..%2fetc HTTP/1.1\r\n{authorization}"), b"").contains("400"));

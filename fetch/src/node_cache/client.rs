@@ -112,7 +112,7 @@ impl NodeCache {
             None => Err("the source says no version of its files".to_owned()),
         };
         if !matches!(provided, Ok(Provided::Files(_))) {
-            // What an attempt has left would count against the volume's size.
+            // The files of an incomplete attempt would count against the volume's size.
             let _ = remove(folder);
         }
         provided.unwrap_or_else(|reason| {

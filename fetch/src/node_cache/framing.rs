@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::manifest::Manifest;
+use super::manifest::EntryManifest;
 use crate::digest::hex;
 
 /// Maximum size of a manifest in bytes: a hundred thousand files with paths of 300 bytes.
@@ -51,7 +51,7 @@ impl Read for ChunkReader {
 ///
 /// # Errors
 /// Fails if the manifest is too large.
-pub fn head(manifest: &Manifest) -> io::Result<Vec<u8>> {
+pub fn head(manifest: &EntryManifest) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(manifest)?;
     let length = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_MANIFEST);
     let length = length.ok_or_else(|| invalid("the list of files is too long".to_owned()))?;
@@ -62,7 +62,7 @@ pub fn head(manifest: &Manifest) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// Fails if the stream ends early, or does not begin with a valid manifest.
-pub fn read_manifest(stream: &mut impl Read) -> io::Result<Manifest> {
+pub fn read_manifest(stream: &mut impl Read) -> io::Result<EntryManifest> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
@@ -75,7 +75,7 @@ pub fn read_manifest(stream: &mut impl Read) -> io::Result<Manifest> {
     if json.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Manifest::parse(&json).map_err(invalid)
+    EntryManifest::parse(&json).map_err(invalid)
 }
 
 /// Copies the next `size` bytes of a stream, and returns their SHA-256 in hexadecimal digits.
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn an_entry_survives_its_form() {
         let file = CachedFile { path: "a".to_owned(), size: 5, sha256: None };
-        let manifest = Manifest { files: vec![file], directories: vec!["d".to_owned()] };
+        let manifest = EntryManifest { files: vec![file], directories: vec!["d".to_owned()] };
         let stream = [head(&manifest).unwrap(), b"hello".to_vec()].concat();
         let mut reader = &stream[..];
         assert_eq!(read_manifest(&mut reader).unwrap(), manifest);

@@ -19,7 +19,7 @@ impl EntryKey {
         Digest::of_hex(text).filter(|digest| digest.hex() == text).map(|digest| Self(digest.hex().to_owned()))
     }
 
-    /// Returns the digits.
+    /// Returns the 64 digits of the key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -17,7 +17,7 @@ const MAX_ITEMS: usize = 100_000;
 /// The files and directories of an entry. Every path is relative, and none leads out of the entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct EntryManifest {
     /// The files, in the order in which their bytes follow.
     #[serde(deserialize_with = "bounded")]
     pub files: Vec<CachedFile>,
@@ -32,14 +32,14 @@ pub struct Manifest {
 pub struct CachedFile {
     /// Path below the target, with `/` between its parts.
     pub path: String,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     /// SHA-256 of the content in hexadecimal digits; `None` while the file is being stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-impl Manifest {
+impl EntryManifest {
     /// Parses a manifest. The error is a clause that says which rule it breaks.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Manifest {
         self.files.iter().fold(0, |total, file| total.saturating_add(file.size))
     }
 
-    /// Checks the rules that [`Manifest::parse`] lists.
+    /// Checks the rules that [`EntryManifest::parse`] lists.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.files.len() + self.directories.len() > MAX_ITEMS {
             return Err(format!("the entry has more than {MAX_ITEMS} files"));
@@ -117,11 +117,11 @@ fn is_no_digest(digits: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn manifest(files: &[&str], directories: &[&str]) -> Result<Manifest, String> {
+    fn manifest(files: &[&str], directories: &[&str]) -> Result<EntryManifest, String> {
         let file = |path: &&str| CachedFile { path: (*path).to_owned(), size: 2, sha256: None };
         let directories = directories.iter().map(|path| (*path).to_owned()).collect();
-        let manifest = Manifest { files: files.iter().map(file).collect(), directories };
-        Manifest::parse(&serde_json::to_vec(&manifest).unwrap())
+        let manifest = EntryManifest { files: files.iter().map(file).collect(), directories };
+        EntryManifest::parse(&serde_json::to_vec(&manifest).unwrap())
     }
 
     #[test]
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         for json in ["", "[]", "{}", r#"{"files":[],"directories":[],"more":1}"#] {
-            assert!(Manifest::parse(json.as_bytes()).is_err(), "{json}");
+            assert!(EntryManifest::parse(json.as_bytes()).is_err(), "{json}");
         }
         let many = format!(r#"{{"files":[],"directories":["a"{}]}}"#, r#","a""#.repeat(MAX_ITEMS));
-        assert!(Manifest::parse(many.as_bytes()).unwrap_err().contains("expected a list of at most 100000 items"));
+        assert!(EntryManifest::parse(many.as_bytes()).unwrap_err().contains("expected a list of at most 100000 items"));
         let digest = r#"{"files":[{"path":"a","size":1,"sha256":"x"}],"directories":[]}"#;
-        assert!(Manifest::parse(digest.as_bytes()).unwrap_err().contains("digest"));
+        assert!(EntryManifest::parse(digest.as_bytes()).unwrap_err().contains("digest"));
         let large = r#"{"files":[{"path":"a","size":18446744073709551615},{"path":"b","size":1}],"directories":[]}"#;
-        assert_eq!(Manifest::parse(large.as_bytes()).unwrap().bytes(), u64::MAX);
+        assert_eq!(EntryManifest::parse(large.as_bytes()).unwrap().bytes(), u64::MAX);
     }
 }

@@ -51,12 +51,12 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::node_cache::framing::head;
-    use crate::node_cache::manifest::{CachedFile, Manifest};
+    use crate::node_cache::manifest::{CachedFile, EntryManifest};
 
     fn stream(content: &[u8], digest_of: &[u8]) -> Vec<u8> {
         let sha256 = Some(Digest::of(digest_of).hex().to_owned());
         let file = CachedFile { path: "1/model.pt".to_owned(), size: content.len() as u64, sha256 };
-        let manifest = Manifest { files: vec![file], directories: vec!["empty/1".to_owned()] };
+        let manifest = EntryManifest { files: vec![file], directories: vec!["empty/1".to_owned()] };
         [head(&manifest).unwrap(), content.to_vec()].concat()
     }
 

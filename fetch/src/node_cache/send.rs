@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc::Sender;
 
 use super::framing::head;
-use super::manifest::{CachedFile, Manifest};
+use super::manifest::{CachedFile, EntryManifest};
 
 /// Bytes of one chunk.
 const CHUNK: usize = 256 << 10;
@@ -17,8 +17,8 @@ const CHUNK: usize = 256 << 10;
 ///
 /// # Errors
 /// Fails if the directory cannot be read, or has something other than files and directories, such as links.
-pub(super) fn list(folder: &Path) -> io::Result<Manifest> {
-    let mut manifest = Manifest::default();
+pub(super) fn list(folder: &Path) -> io::Result<EntryManifest> {
+    let mut manifest = EntryManifest::default();
     let mut open = vec![PathBuf::new()];
     while let Some(below) = open.pop() {
         let mut is_empty = true;
@@ -45,13 +45,13 @@ pub(super) fn list(folder: &Path) -> io::Result<Manifest> {
 }
 
 /// Sends an entry to a task that uploads it, on a thread for blocking work. Ends early if the upload has ended.
-pub(super) fn send(folder: &Path, manifest: &Manifest, to: &Sender<io::Result<Bytes>>) {
+pub(super) fn send(folder: &Path, manifest: &EntryManifest, to: &Sender<io::Result<Bytes>>) {
     if let Err(error) = send_all(folder, manifest, to) {
         let _ = to.blocking_send(Err(error));
     }
 }
 
-fn send_all(folder: &Path, manifest: &Manifest, to: &Sender<io::Result<Bytes>>) -> io::Result<()> {
+fn send_all(folder: &Path, manifest: &EntryManifest, to: &Sender<io::Result<Bytes>>) -> io::Result<()> {
     let is_wanted = |chunk: Vec<u8>| to.blocking_send(Ok(chunk.into())).is_ok();
     if !is_wanted(head(manifest)?) {
         return Ok(());
