@@ -7,6 +7,7 @@ mod infer;
 mod kubernetes;
 mod limits;
 mod logs;
+mod model_cache;
 mod price;
 mod range;
 mod simulate;
@@ -22,6 +23,7 @@ pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, ProcessArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
+pub(crate) use model_cache::ModelCacheArgs;
 pub(crate) use range::Range;
 pub(crate) use simulate::SimulateArgs;
 pub(crate) use status::{OutputFormat, StatusArgs};
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Autoscaler(AutoscalerArgs),
     /// Download a model into a directory, as a pod does before its server starts.
     Fetch(FetchArgs),
+    /// Keep the models that pods of a Kubernetes node have downloaded.
+    ModelCache(ModelCacheArgs),
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use weir_fetch::{Access, DownloadReport, Limits};
+use weir_fetch::node_cache::NodeCache;
+use weir_fetch::{Access, DownloadReport, Fetch, Limits};
 
 use self::display::Display;
 use crate::args::FetchArgs;
@@ -61,13 +62,15 @@ async fn fetch(args: &FetchArgs, reports: &watch::Sender<DownloadReport>) -> Res
     let staging = directory.join(STAGING);
     fs::create_dir_all(&staging).map_err(cannot_write(&staging))?;
     let content = staging.join("content");
-    let access = access(args)?;
+    let (access, cache, limits) = (access(args)?, cache(args)?, Limits::default());
+    let fetch = Fetch { access: &access, limits: &limits, cache: cache.as_ref() };
     let mut display = Display::new();
-    let fetched = weir_fetch::fetch_as(&access, &args.uri, &content, &Limits::default(), &mut |attempt| {
-        reports.send_modify(|report| report.observe(attempt.clone()));
-        display.show(attempt);
-    })
-    .await;
+    let fetched = fetch
+        .run(&args.uri, &content, &mut |attempt| {
+            reports.send_modify(|report| report.observe(attempt.clone()));
+            display.show(attempt);
+        })
+        .await;
     display.clear();
     fetched.inspect_err(|error| remove_unused(&staging, error))?;
     let entries = fs::read_dir(&content).map_err(cannot_write(&content))?;
@@ -88,6 +91,12 @@ fn access(args: &FetchArgs) -> Result<Access, CliError> {
     }
     access.ambiguities().iter().for_each(|warning| print_note(&format!("warning: {warning}")));
     Ok(access)
+}
+
+/// Returns the cache of this node; `None` if no flag names one.
+fn cache(args: &FetchArgs) -> Result<Option<NodeCache>, CliError> {
+    let cache = |url: &String| NodeCache::new(url, &args.cache_token, print_note);
+    args.cache.as_ref().map(cache).transpose().map_err(|reason| CliError::Usage(format!("--cache: {reason}")))
 }
 
 /// Removes the staging directory of a download that never began. Otherwise its content lets the next run resume.

@@ -5,7 +5,7 @@
 //!                  ▲
 //!   weir infer ────┘
 //!
-//!   weir gateway, weir controller, weir autoscaler ◄──► API server
+//!   weir gateway, weir controller, weir autoscaler, weir model-cache ◄──► API server
 //! ```
 
 mod allocator;
@@ -70,6 +70,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Controller(args) => kubernetes::controller(args).await,
             Command::Autoscaler(args) => kubernetes::autoscaler(args).await,
             Command::Fetch(args) => fetch::run(args).await,
+            Command::ModelCache(args) => kubernetes::model_cache(args).await,
         }
     });
     // A thread that still blocks, for instance in a read, ends with the process.

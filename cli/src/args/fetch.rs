@@ -57,4 +57,13 @@ pub(crate) struct FetchArgs {
     /// File that receives the error of a failed download, if the file exists: Kubernetes shows it in the pod's status.
     #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
     pub(crate) termination_log: PathBuf,
+
+    /// Cache of models on this node (`weir model-cache`), as http://HOST:PORT. If it cannot be used, the files come from
+    /// the URI [default: none].
+    #[arg(long, value_name = "URL")]
+    pub(crate) cache: Option<String>,
+
+    /// File with a token of the pod's ServiceAccount for the audience weir-model-cache, which --cache needs.
+    #[arg(long, value_name = "FILE", default_value = "/var/run/weir/model-cache/token")]
+    pub(crate) cache_token: PathBuf,
 }

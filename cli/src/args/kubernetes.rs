@@ -87,6 +87,11 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME", help_heading = "Downloads of models")]
     pub(crate) storage_initializer_ca_bundle: Option<String>,
 
+    /// URL of the cache of models on each node (`weir model-cache`), which the init containers ask before they download
+    /// [default: none].
+    #[arg(long, value_name = "URL", help_heading = "Downloads of models")]
+    pub(crate) model_cache_url: Option<String>,
+
     /// PriorityClass of pods that set none. It must exist [default: none].
     #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]
     pub(crate) priority_class: Option<String>,

@@ -13,6 +13,7 @@ use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::WebhookMetrics;
 use weir_gateway::{Gateway, Options, Scope};
+use weir_model_cache::CacheMetrics;
 use weir_ops::registry::{self, Registry};
 use weir_runtime::internals::{self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics};
 
@@ -48,6 +49,16 @@ of this process. Values of `outcome`: `allowed`, `refused`, and `error` if the r
 ",
     );
     page.push_str(&table(&webhook_metrics()?));
+    page.push_str(
+        "
+## `weir model-cache`
+
+`/metrics` on port 9090 (`--admin-port`). Values of `outcome`: `hit`, `miss` (the pod fetches the model for its node), `wait` (another pod fetches it), and
+`refused` (the model is larger than the cache, or too many pods fetch). Requests without a valid token do not count.
+
+",
+    );
+    page.push_str(&table(&cache_metrics()?));
     page.push_str(
         &"
 ## `weir-runtime`
@@ -93,6 +104,13 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
 fn webhook_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = Registry::default();
     WebhookMetrics::default().register(&mut registry);
+    Ok(registry::text(&registry)?)
+}
+
+/// Returns every metric of the model cache as `/metrics` prints it.
+fn cache_metrics() -> Result<String, Box<dyn Error>> {
+    let mut registry = Registry::default();
+    CacheMetrics::default().register(&mut registry);
     Ok(registry::text(&registry)?)
 }
 

@@ -68,6 +68,7 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
         resources: args.storage_initializer_resources.clone().unwrap_or(default.resources),
         env: args.storage_initializer_env.iter().cloned().collect(),
         ca_bundle: named(&args.storage_initializer_ca_bundle),
+        node_cache: named(&args.model_cache_url),
     };
     Options {
         fetch,

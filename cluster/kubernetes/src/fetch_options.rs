@@ -15,6 +15,8 @@ pub struct FetchOptions {
     /// ConfigMap of the service's namespace whose key `cabundle.crt` has the certificates of private authorities; None
     /// if no server needs one.
     pub ca_bundle: Option<String>,
+    /// URL of the cache of models on each node; None without one.
+    pub node_cache: Option<String>,
 }
 
 /// Default resources, as KServe's: files are streamed through memory in parts.
@@ -31,6 +33,7 @@ impl Default for FetchOptions {
             },
             env: BTreeMap::new(),
             ca_bundle: None,
+            node_cache: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod fetched;
+mod node_cache;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use weir_crds::{StorageContainer, quantity_value};
 
 use super::credentials::{self, CREDENTIALS};
-use super::{FetchContext, variables};
+use super::{FetchContext, node_cache, variables};
 
 /// Annotations of a service about the container's resources and image.
 const CPU: &str = "weir.dev/storage-initializer-cpu";
@@ -62,6 +62,9 @@ pub(super) fn add(pod: &mut PodSpec, at: usize, fetch: &Fetch<'_>, serving: &[En
         },
     };
     container.volume_mounts.get_or_insert_default().extend(mounts);
+    if fetch.by.is_none() {
+        node_cache::add(pod, &mut container, context);
+    }
     let own = container.env.take().unwrap_or_default();
     let is_own = |variable: &EnvVar| own.iter().any(|own| own.name == variable.name);
     let env: Vec<_> = env.into_iter().filter(|variable| !is_own(variable)).chain(own.iter().cloned()).collect();

@@ -116,6 +116,34 @@ fn a_url_is_fetched_by_an_init_container() {
 }
 
 #[test]
+fn an_init_container_uses_the_cache_of_its_node_with_a_token_of_its_own() {
+    let fetch = FetchOptions { node_cache: Some("http://cache:8082".to_owned()), ..FetchOptions::default() };
+    let place = Place { fetch, ..Place::default() };
+    let uris = [("s3://models/a", "/mnt/a"), ("s3://models/b", "/mnt/b")];
+    let pod = provided_in(&place, &server(), &uris).unwrap();
+    for number in 0..2 {
+        let init = &pod["initContainers"][number];
+        assert_eq!(init["args"], json!(["fetch", uris[number].0, uris[number].1, "--cache", "http://cache:8082"]));
+        let mount = init["volumeMounts"].as_array().unwrap().last().unwrap();
+        let token =
+            json!({ "name": "weir-model-cache-token", "mountPath": "/var/run/weir/model-cache", "readOnly": true });
+        assert_eq!(*mount, token);
+    }
+    let volumes = pod["volumes"].as_array().unwrap();
+    let tokens: Vec<_> = volumes.iter().filter(|volume| volume["name"] == "weir-model-cache-token").collect();
+    let source = json!({ "audience": "weir-model-cache", "expirationSeconds": 600, "path": "token" });
+    assert_eq!(
+        tokens,
+        [&json!({
+            "name": "weir-model-cache-token", "projected": { "sources": [{ "serviceAccountToken": source }] },
+        })]
+    );
+    // No other container gets the token, and no volume is a directory of the node.
+    assert!(!pod["containers"].to_string().contains("weir-model-cache"));
+    assert!(!pod["volumes"].to_string().contains("hostPath"));
+}
+
+#[test]
 fn weirs_own_runtime_gets_the_path_of_a_fetched_file() {
     let uri = "https://models.example.com/digits.pt?version=3";
     let ours = json!({
