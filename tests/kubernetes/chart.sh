@@ -118,6 +118,31 @@ pod_labels_and_annotations_are_unique() {
         "$(helm template 123 $chart --namespace 456 --set-string watchNamespace=789 | grep -cE '(namespace|instance|metadata.name): [0-9]')"
 }
 
+model_cache() { render -s templates/model-cache.yaml --set modelCache.enabled=true "$@"; }
+
+# The cache runs as root with a directory of the node, and so it must have no other right.
+model_cache_has_one_right() {
+    check "no model cache by default" 0 "$(render | grep -c model-cache)"
+    check "kinds of the model cache" "ClusterRole ClusterRoleBinding DaemonSet Service ServiceAccount" \
+        "$(model_cache | sed -n 's/^kind: //p' | sort | paste -sd ' ')"
+    check "rights of the model cache" '{"apiGroups":["authentication.k8s.io"],"resources":["tokenreviews"],"verbs":["create"]}' \
+        "$(model_cache | sed -n '/^rules:/{n;s/^ *- //p}')"
+    check "capabilities and root file system of the model cache" "{drop: [ALL]} true" \
+        "$(model_cache | field capabilities) $(model_cache | field readOnlyRootFilesystem)"
+    check "the Service's pods are those of the node" Local "$(model_cache | field internalTrafficPolicy)"
+    check "directory of the node" 1 "$(model_cache --set modelCache.hostPath=/data/models | grep -c 'hostPath: {path: "/data/models", type: DirectoryOrCreate}')"
+    check "bytes of the cache" 1 "$(model_cache --set modelCache.maxBytes=1.5Ti | grep -c -- '- --max-bytes=1649267441664$')"
+    check "nodes of the cache" 2 "$(model_cache --set 'modelCache.nodeSelector.gpu=a,modelCache.tolerations[0].operator=Exists' |
+        grep -cE '^ +(gpu: a|- operator: Exists)$')"
+    check "the controller knows the cache" 1 \
+        "$(render --set modelCache.enabled=true | grep -c -- "--model-cache-url=http://weir-model-cache.$namespace.svc.cluster.local:8082")"
+    refused maxBytes modelCache.maxBytes=0
+    refused maxBytes modelCache.maxBytes=much
+    local path
+    for path in / models /a/../b /..; do refused hostPath "modelCache.hostPath=$path"; done
+    helm lint --strict --quiet $chart --set modelCache.enabled=true
+}
+
 lint() {
     helm lint --strict --quiet $chart
     copies_match_their_sources
@@ -152,6 +177,7 @@ lint() {
     external_service_takes_its_values
     disruption_budgets_match_replicas
     alerts_use_documented_metrics
+    model_cache_has_one_right
     check "replicas by default" "1 2" "$(render | field replicas)"
     check "no replicas for gateways if an autoscaler sets them" 1 "$(render --set gateway.replicas=null | field replicas)"
     refused extraArgs "gateway.extraArgs={verbose}"
