@@ -16,3 +16,4 @@ mod revisions;
 mod scale_in;
 mod server;
 mod tenant;
+mod token_reviews;
