@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(both, of("s3://m", &[b.clone(), a.clone()]));
         let others = [
             of("s3://n", &[a.clone(), b.clone()]),
-            of("s3://m", &[a.clone()]),
+            of("s3://m", std::slice::from_ref(&a)),
             of("s3://m", &[a.clone(), object("b", Some("2"))]),
             of("s3://m", &[a.clone(), Object { size: Some(8), ..b.clone() }]),
             of("s3://m", &[a.clone(), Object { packing: Packing::Zip, ..b.clone() }]),
