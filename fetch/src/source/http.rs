@@ -83,7 +83,8 @@ impl<'a> HttpStore<'a> {
 
     /// Sends the first request. The response says the size, the validator, and if the server supports ranges.
     async fn open(&self) -> Result<Body, StoreError> {
-        let range = self.first..self.first.saturating_add(PIECE);
+        // The answer belongs to the piece that has the first missing byte, and must not go beyond it.
+        let range = self.first..(self.first / PIECE + 1).saturating_mul(PIECE);
         let response = self.request(Some(range), None).await?;
         let (status, head) = (response.status(), Head::of(response.status(), response.headers()));
         if is_empty_file(status, response.headers()) {
