@@ -12,6 +12,7 @@
 mod attempt;
 mod credentials;
 mod digest;
+mod durable;
 mod error;
 pub mod eviction;
 mod fetch;
@@ -40,4 +41,4 @@ pub use limits::Limits;
 pub use mirror::{Mirror, WantedModels};
 pub use report::DownloadReport;
 pub use shown_uri::without_secrets;
-pub use source::{check_uri, is_remote, plain_file};
+pub use source::{check_uri, is_remote, is_unsupported, plain_file};

@@ -25,6 +25,12 @@ pub fn is_remote(uri: &str) -> bool {
     uri.split_once("://").is_some_and(|(scheme, _)| REMOTE.contains(&scheme))
 }
 
+/// Returns true if KServe fetches the scheme of the URI, and [`fetch`](crate::fetch()) does not.
+#[must_use]
+pub fn is_unsupported(uri: &str) -> bool {
+    uri.split_once("://").is_some_and(|(scheme, _)| UNSUPPORTED.contains(&scheme))
+}
+
 /// Checks, without sending a request, that [`fetch`](crate::fetch()) can use a URI.
 ///
 /// # Errors
@@ -73,7 +79,7 @@ impl Source {
             "hf" => Address::parse(uri).map(Self::Hub).map_err(|rule| invalid(rule.to_owned())),
             "oci" | "oci+fetch" => Reference::parse(uri).map(Self::Registry).map_err(|rule| invalid(rule.to_owned())),
             "oci+native" => Err(invalid("image volumes are a feature of Kubernetes; use oci:// instead".to_owned())),
-            known if UNSUPPORTED.contains(&known) => {
+            known if is_unsupported(uri) => {
                 Err(invalid(format!("{known}:// is not supported; copy the files to a bucket or a volume")))
             }
             _ => Err(invalid(

@@ -142,7 +142,7 @@ fn a_check_for_a_cluster_refuses_what_no_cluster_has() {
     for (uri, because) in [
         ("hdfs://name/digits", "is not fetched by Weir"),
         ("pvc://models/../digits", "remove `..`"),
-        ("s3:///digits", "write s3://BUCKET/PREFIX"),
+        ("s3:///digits", "must name a bucket, as in s3://BUCKET/PATH"),
     ] {
         let (code, text) = check_for_cluster(&stored(uri));
         assert!(code == Some(2) && text.contains("service.yaml:10:7: ") && text.contains(because), "{text}");

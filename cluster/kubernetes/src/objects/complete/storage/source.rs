@@ -17,12 +17,6 @@ pub(super) enum Source<'a> {
     Remote { uri: &'a str },
 }
 
-/// Schemes that KServe reads and Weir does not.
-const UNREAD: [&str; 5] = ["hdfs", "webhdfs", "git", "ms", "modelscope"];
-
-/// Endings of the hosts of Azure's two stores, where a path may name a directory.
-const AZURE: [&str; 2] = [".blob.core.windows.net", ".file.core.windows.net"];
-
 impl<'a> Source<'a> {
     /// Parses a URI. The error is a clause that names the URI and says what to write instead.
     pub(super) fn of(uri: &'a str) -> Result<Self, String> {
@@ -31,25 +25,18 @@ impl<'a> Source<'a> {
         let Some((scheme, rest)) = uri.split_once("://") else {
             return refused("is no URI: write one such as pvc://CLAIM/PATH");
         };
-        let given = |is_complete: bool, form: &str| {
-            if is_complete { Ok(Self::Remote { uri }) } else { refused(&format!("is incomplete: write {form}")) }
-        };
         match scheme {
             _ if uri.starts_with(Storage::OF_CONFIG) => Ok(Self::Remote { uri }),
             "pvc" => Self::claim(rest).or_else(refused),
             "file" if is_within(rest) && rest.starts_with('/') => Ok(Self::InContainer { path: rest }),
             "file" => refused("is no absolute path in the container: write file:///PATH"),
-            "http" | "https" if is_in_azure(rest) => given(parts(rest) > 1, "https://HOST/CONTAINER/PREFIX"),
-            "http" | "https" => match weir_fetch::check_uri(uri) {
+            "oci+native" if is_reference(rest) => Ok(Self::Image { reference: rest }),
+            "oci+native" => refused("is incomplete: write oci+native://REGISTRY/REPOSITORY:TAG"),
+            _ if weir_fetch::is_remote(uri) => match weir_fetch::check_uri(uri) {
                 Ok(()) => Ok(Self::Remote { uri }),
                 Err(error) => Err(format!("storage {error}")),
             },
-            "s3" | "gs" => given(parts(rest) > 0, "s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"),
-            "hf" => given(parts(rest) > 1, "hf://ORG/NAME or hf://ORG/NAME:REVISION"),
-            "oci" | "oci+fetch" => given(parts(rest) > 1, "oci://REGISTRY/REPOSITORY:TAG"),
-            "oci+native" if parts(rest) > 0 => Ok(Self::Image { reference: rest }),
-            "oci+native" => refused("is incomplete: write oci+native://REGISTRY/REPOSITORY:TAG"),
-            known if UNREAD.contains(&known) => refused(
+            _ if weir_fetch::is_unsupported(uri) => refused(
                 "is not fetched by Weir: copy the files to a bucket or a volume and write s3://BUCKET/PREFIX or \
                  pvc://CLAIM/PATH, or install a ClusterStorageContainer for this scheme",
             ),
@@ -78,18 +65,9 @@ pub(crate) fn is_fetched(uri: &str) -> bool {
     !others.iter().any(|scheme| uri.starts_with(scheme))
 }
 
-fn is_in_azure(rest: &str) -> bool {
-    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    AZURE.iter().any(|ending| host.len() > ending.len() && host.ends_with(ending))
-}
-
-/// Returns the number of parts of a host or bucket and a path; 0 if the first part is empty.
-fn parts(rest: &str) -> usize {
-    let path = rest.split(['?', '#']).next().unwrap_or(rest);
-    if path.starts_with('/') {
-        return 0;
-    }
-    path.split('/').filter(|part| !part.is_empty()).count()
+/// Returns true if the rest of a URI can be an image's reference. The kubelet checks the whole of it.
+fn is_reference(rest: &str) -> bool {
+    !rest.is_empty() && !rest.starts_with(['/', '?', '#'])
 }
 
 fn is_within(path: &str) -> bool {

@@ -162,12 +162,14 @@ fn unsupported_storage_is_refused_by_its_uri() {
     for (uri, because) in [
         ("https://models.example.com/", "must end with a plain file name"),
         ("https://", "empty host"),
-        ("s3://", "write s3://BUCKET/PREFIX"),
-        ("gs:///prefix", "write s3://BUCKET/PREFIX"),
-        ("hf://name", "write hf://ORG/NAME"),
-        ("oci://registry", "write oci://REGISTRY/REPOSITORY:TAG"),
+        ("s3://", "must name a bucket, as in s3://BUCKET/PATH"),
+        ("gs:///prefix", "must name a bucket"),
+        ("s3://models/a//b", "has an empty part"),
+        ("hf://name", "must be hf://ORG/NAME"),
+        ("oci://registry.example.com/Model", "lower-case letters"),
         ("oci+native://", "write oci+native://REGISTRY/REPOSITORY:TAG"),
-        ("https://account.blob.core.windows.net/", "write https://HOST/CONTAINER/PREFIX"),
+        ("https://account.blob.core.windows.net/", "must name a bucket"),
+        ("https://account.file.core.windows.net/models/digits", "file shares are not supported"),
         ("hdfs://name/path", "install a ClusterStorageContainer"),
         ("webhdfs://name/path", "install a ClusterStorageContainer"),
         ("git://host/repository", "install a ClusterStorageContainer"),
@@ -194,7 +196,7 @@ fn models_of_buckets_hubs_and_registries_are_fetched() {
         "oci://registry.example.com/models/digits:1",
         "oci+fetch://registry.example.com/models/digits:1",
         "https://account.blob.core.windows.net/models/digits/",
-        "https://account.file.core.windows.net/models/digits",
+        "oci://busybox",
         "<scheme-placeholder>://digits",
     ] {
         let pod = provided(&server(), &[(uri, "/mnt/models")], "true").unwrap();
