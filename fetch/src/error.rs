@@ -1,7 +1,7 @@
 //! Errors of a fetch.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::size;
 
@@ -17,7 +17,7 @@ pub enum FetchError {
         reason: String,
     },
     /// The server refused the request, for example with 404; retrying would not help.
-    #[error("{uri} answered {status}")]
+    #[error("{uri} answered {status}{}", advice(*status))]
     Refused {
         /// The URI without its credentials, query and fragment.
         uri: String,
@@ -108,11 +108,32 @@ pub enum FetchError {
     },
 }
 
+/// Returns the clause that says what to do about a status of a web server.
+fn advice(status: u16) -> &'static str {
+    match status {
+        404 | 410 => ": there is no such file; check the address",
+        401 | 403 => ": access is denied; the file is not public, or the signature in the URI has expired",
+        _ => "",
+    }
+}
+
 fn of_size(needed: Option<u64>) -> String {
     needed.map(|needed| format!(" of {}", size::shown(needed))).unwrap_or_default()
 }
 
 impl FetchError {
+    /// Turns the error of a write to a full file system, which holds `folder`, into [`FetchError::DiskFull`].
+    pub(crate) fn or_full(self, folder: &Path) -> Self {
+        let is_full =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match self {
+            Self::Archive(source) | Self::File { source, .. } if is_full(&source) => {
+                Self::DiskFull { path: folder.to_owned(), needed: None, source }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::attempt::{Attempt, Progress};
 use crate::credentials::Access;
+use crate::durable;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::node_cache::{EntryKey, NodeCache, Provided};
@@ -80,17 +81,18 @@ impl Fetch<'_> {
         let (access, limits) = (self.access, self.limits);
         let uri = access.resolve(uri)?;
         let source = Source::parse(&uri)?;
-        if target.exists() {
+        if durable::is_complete(target) {
             return Ok(());
         }
         let staging = Staging::beside(target);
         let _lock = staging.lock().await?;
+        durable::remove_lost(target)?;
         if target.exists() {
             return Ok(());
         }
         let shown = without_secrets(&uri);
         let job = Job { staging: &staging, target, limits, uri: &uri, shown: &shown, cache: self.cache };
-        match &source {
+        let fetched = match &source {
             Source::Http(source) => {
                 let web = web(limits, &Trust::System, &shown)?;
                 job.run(&HttpStore::new(source, web, first_missing(&staging.folder)), observe).await
@@ -98,7 +100,10 @@ impl Fetch<'_> {
             Source::Bucket(source) => job.run(&BucketStore::new(source, access, limits)?, observe).await,
             Source::Hub(address) => job.run(&Hub::new(address.clone(), access, limits)?, observe).await,
             Source::Registry(reference) => job.run(&Registry::new(reference.clone(), access, limits)?, observe).await,
-        }
+        };
+        fetched?;
+        durable::complete(target.to_owned());
+        Ok(())
     }
 }
 
@@ -213,11 +218,12 @@ impl Staging {
             }
             fs::create_dir(&content).map_err(FetchError::file(&content))?;
             let layers = layers(objects, &files);
-            if layers.is_empty() {
-                objects.iter().try_for_each(|object| place(object, &files, &content, limits))?;
+            let unpacked = if layers.is_empty() {
+                objects.iter().try_for_each(|object| place(object, &files, &content, limits))
             } else {
-                unpack_layers(&layers, &content, limits)?;
-            }
+                unpack_layers(&layers, &content, limits)
+            };
+            unpacked.map_err(|error| error.or_full(&self.folder))?;
             content
         } else {
             files
@@ -226,6 +232,7 @@ impl Staging {
     }
 
     fn rename(&self, content: &Path, target: &Path) -> Result<(), FetchError> {
+        durable::begin(target)?;
         fs::rename(content, target).map_err(FetchError::file(target))?;
         fs::remove_dir_all(&self.folder).map_err(FetchError::file(&self.folder))
     }
@@ -249,7 +256,13 @@ fn place(object: &Object, files: &Path, content: &Path, limits: &Limits) -> Resu
         Packing::None => fs::rename(&file, &to).map_err(FetchError::file(&to)),
         packing @ (Packing::Zip | Packing::Tar | Packing::TarGz | Packing::Layer(_)) => {
             // Resuming the download would not repair a broken archive.
-            unpack(packing, &file, folder, limits).inspect_err(|_| drop(fs::remove_file(&file)))
+            let unpacked = unpack(packing, &file, folder, limits).map_err(|error| error.or_full(folder));
+            let is_full = |error: &FetchError| matches!(error, FetchError::DiskFull { .. });
+            unpacked.inspect_err(|error| {
+                if !is_full(error) {
+                    drop(fs::remove_file(&file));
+                }
+            })
         }
     }
 }

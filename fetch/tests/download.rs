@@ -130,7 +130,7 @@ async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec
     let fetched = fetch(&server.uri("model.pt"), &target, limits).await;
     let names = std::fs::read_dir(folder.path()).unwrap().count();
     if fetched.is_ok() {
-        assert_eq!(names, 2, "the model and a lock");
+        assert_eq!(names, 3, "the model, a lock, and the mark of a model that may not be on disk yet");
     }
     let bytes = fetched.map(|()| std::fs::read(target.join("model.pt")).unwrap());
     (folder, bytes)
@@ -219,7 +219,7 @@ async fn a_refusal_is_not_retried() {
     let server = Server::start(content(), &[Fault::Status(404)]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     let error = bytes.unwrap_err().to_string();
-    assert_eq!(error, format!("{} answered 404", server.uri("model.pt")));
+    assert_eq!(error, format!("{} answered 404: there is no such file; check the address", server.uri("model.pt")));
     assert_eq!(server.requests(), 1);
 }
 

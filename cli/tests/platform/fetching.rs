@@ -88,7 +88,7 @@ fn a_failed_download_is_reported_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let (code, message) = fetch(&format!("{url}/missing.zip"), directory.path());
     assert_eq!(code, Some(1));
-    assert_eq!(message, format!("error: {url}/missing.zip answered 404\n"));
+    assert_eq!(message, format!("error: {url}/missing.zip answered 404: there is no such file; check the address\n"));
     let (code, message) = fetch(&format!("{url}/broken.zip"), directory.path());
     assert_eq!((code, message.lines().count()), (Some(1), 1), "{message}");
     let (code, message) = fetch("hdfs://models/digits", directory.path());

@@ -3,7 +3,8 @@
 //! ```text
 //!   length of the list: u64 │ the list of objects: JSON │ received bytes of each piece: u64 …
 //! ```
-//! All numbers are little-endian. The list is written once, each counter after the bytes that it counts.
+//! All numbers are little-endian. The list is written once, each counter after the bytes that it counts. A power failure
+//! may keep a counter and lose the bytes, so a journal of an earlier boot counts only for objects with a digest.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::plan;
+use crate::durable;
 use crate::store::{Object, RelativePath};
 
 /// Name of the file in the working directory.
@@ -27,6 +29,14 @@ pub(super) struct Journal {
     counters: u64,
 }
 
+/// The list of a journal.
+#[derive(Serialize, Deserialize)]
+struct List {
+    /// Identifier of the boot in which the bytes were received.
+    boot: String,
+    objects: Vec<Entry>,
+}
+
 /// An object as the journal names it. The key is not part of it, because it may contain a signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Entry {
@@ -35,12 +45,17 @@ struct Entry {
     version: Option<String>,
 }
 
-/// The received bytes that a journal counts, by object.
-type Received = HashMap<Entry, Vec<u64>>;
+/// The received bytes that a journal counts.
+struct Received {
+    /// The bytes by object.
+    counts: HashMap<Entry, Vec<u64>>,
+    /// True if the machine has not booted since.
+    is_of_this_boot: bool,
+}
 
 /// Returns the offset of the first byte that is missing of a source with one object; 0 without a journal.
 pub(crate) fn first_missing(folder: &Path) -> u64 {
-    let journal = read(folder).unwrap_or_default();
+    let journal = read(folder).map(|received| received.counts).unwrap_or_default();
     match journal.iter().next() {
         Some((entry, counts)) if journal.len() == 1 => {
             entry.object().map_or(0, |object| plan::first_missing(&object, counts))
@@ -52,12 +67,13 @@ pub(crate) fn first_missing(folder: &Path) -> u64 {
 /// Returns the received bytes of each piece of the objects, as far as the journal has the same versions, and the paths
 /// of files that belong to no object; `None` without a journal.
 pub(super) fn resume(folder: &Path, objects: &[Object]) -> Option<(Vec<u64>, Vec<PathBuf>)> {
-    let mut received = read(folder)?;
+    let Received { counts: mut received, is_of_this_boot } = read(folder)?;
     let mut counts = Vec::new();
     for object in objects {
         let mut of_object = received.remove(&Entry::of(object)).unwrap_or_default();
         of_object.resize(plan::slots(object), 0);
-        if object.version.is_none() || object.size.is_none() {
+        let is_certain = is_of_this_boot || object.digest.is_some();
+        if object.version.is_none() || object.size.is_none() || !is_certain {
             of_object.fill(0);
         }
         plan::spread(object, &mut of_object);
@@ -71,8 +87,8 @@ impl Journal {
     /// Writes a new journal in place of the former one.
     pub(super) fn create(folder: &Path, objects: &[Object], counts: &[u64]) -> io::Result<Self> {
         let (path, new) = (folder.join(NAME), folder.join(NAME).with_extension("new"));
-        let entries: Vec<_> = objects.iter().map(Entry::of).collect();
-        let list = serde_json::to_vec(&entries)?;
+        let list = List { boot: durable::boot(), objects: objects.iter().map(Entry::of).collect() };
+        let list = serde_json::to_vec(&list)?;
         let mut bytes = Vec::with_capacity(8 + list.len() + 8 * counts.len());
         bytes.extend((list.len() as u64).to_le_bytes());
         bytes.extend(&list);
@@ -112,16 +128,16 @@ fn read(folder: &Path) -> Option<Received> {
     let bytes = fs::read(folder.join(NAME)).ok()?;
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let (list, counters) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let entries: Vec<Entry> = serde_json::from_slice(list).ok()?;
+    let List { boot, objects } = serde_json::from_slice(list).ok()?;
     let mut counters = counters.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
-    let mut received = Received::new();
-    for entry in entries {
+    let mut received = HashMap::new();
+    for entry in objects {
         let slots = plan::slots(&entry.object()?);
         let counts: Vec<_> = counters.by_ref().take(slots).collect();
         (counts.len() == slots).then_some(())?;
         received.insert(entry, counts);
     }
-    Some(received)
+    Some(Received { counts: received, is_of_this_boot: boot == durable::boot() })
 }
 
 #[cfg(test)]
@@ -163,6 +179,20 @@ mod tests {
         let long = [&u64::MAX.to_le_bytes()[..], &whole[8..]].concat();
         fs::write(folder.path().join(NAME), long).unwrap();
         assert_eq!(resume(folder.path(), &objects), None);
+    }
+
+    #[test]
+    fn after_a_boot_only_objects_with_a_digest_are_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let with_digest = Object { digest: crate::digest::Digest::of_hex(&"ab".repeat(32)), ..object("b", 5, "1") };
+        let objects = [object("a", 5, "1"), with_digest];
+        drop(Journal::create(folder.path(), &objects, &[5, 5]).unwrap());
+        let path = folder.path().join(NAME);
+        let text = fs::read(&path).unwrap();
+        let (boot, other) = (durable::boot(), durable::boot().replace(|_: char| true, "0"));
+        let at = text.windows(boot.len()).position(|part| part == boot.as_bytes()).unwrap();
+        fs::write(&path, [&text[..at], other.as_bytes(), &text[at + boot.len()..]].concat()).unwrap();
+        assert_eq!(resume(folder.path(), &objects).unwrap().0, [0, 5]);
     }
 
     #[test]
