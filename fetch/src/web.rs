@@ -3,12 +3,14 @@
 mod redirect;
 mod response;
 
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{self, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, Response, Url};
 
+pub(crate) use self::redirect::is_service_of_machine;
 pub(crate) use self::response::{Head, is_empty_file, may_succeed_later};
 use crate::error::FetchError;
 use crate::limits::Limits;
@@ -95,6 +97,16 @@ impl WebClient {
     }
 }
 
+/// Returns a client for the services of the machine, such as its metadata service. It uses no proxy, because a proxy has
+/// another identity.
+///
+/// # Errors
+/// A clause that says why there is no client.
+pub(crate) fn direct_client(timeout: Duration) -> Result<Client, String> {
+    let builder = Client::builder().timeout(timeout).no_proxy().http1_only().redirect(Policy::none());
+    builder.build().map_err(|error| causes(&error))
+}
+
 /// Returns the error of a response that another attempt may avoid; `None` for other statuses.
 pub(crate) fn failure(response: &Response) -> Option<StoreError> {
     let status = response.status().as_u16();
@@ -111,7 +123,29 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// Returns an error for bytes that did not arrive.
 pub(crate) fn interrupted(error: &reqwest::Error) -> StoreError {
-    StoreError::retry(causes(error))
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(reason) = inner.downcast_ref::<io::Error>().and_then(|error| closed(error.kind())) {
+            return StoreError::retry(reason);
+        }
+        cause = inner.source();
+    }
+    let text = causes(error);
+    // hyper's error for it has no type of its own.
+    let is_cut = text.contains("end of file before message length reached");
+    StoreError::retry(if is_cut { CLOSED.to_owned() } else { text })
+}
+
+/// Clause about a body that ended before its size.
+const CLOSED: &str = "the server closed the connection before the end of the file";
+
+/// Returns the clause about a connection that ended; `None` for other errors.
+fn closed(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::ConnectionReset => Some("the connection was reset during the download"),
+        io::ErrorKind::UnexpectedEof => Some(CLOSED),
+        _ => None,
+    }
 }
 
 fn authorities(pem: &[u8]) -> Result<Vec<Certificate>, String> {
@@ -165,6 +199,11 @@ pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     let text = causes(error);
     if error.is_timeout() {
         return format!("the host {host} did not answer in time");
+    }
+    if let Some((_, cause)) = text.split_once("invalid peer certificate: ") {
+        return format!(
+            "the certificate of the host {host} is not trusted ({cause}); name the file of its authority in SSL_CERT_FILE"
+        );
     }
     if error.is_connect() {
         let cause = text.rsplit(": ").next().unwrap_or(&text);

@@ -17,6 +17,8 @@ pub(crate) struct S3Settings {
     pub(crate) trust: Trust,
     /// URL of the token service for web identities; `None` for Amazon's.
     pub(crate) token_service: Option<String>,
+    /// URL of the machine's metadata service; `None` for its usual address.
+    pub(crate) metadata: Option<String>,
 }
 
 /// Place of the bucket's name in a URL.
@@ -108,6 +110,9 @@ impl S3Settings {
             },
             trust: trust(&layers)?,
             token_service: first(&layers, "AWS_ENDPOINT_URL_STS").map(str::to_owned),
+            metadata: access
+                .variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
+                .map(|url| url.trim_end_matches('/').to_owned()),
         })
     }
 }

@@ -23,23 +23,32 @@ pub(super) fn refusal(from: &Url, to: &Url) -> Option<&'static str> {
     }
 }
 
-/// Addresses of cloud metadata services (of Alibaba, Azure, and Amazon over IPv6) that are not link-local.
+/// Addresses of cloud metadata services (of Alibaba, Azure, and Google over IPv6) that are not link-local.
 const METADATA: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
+
+/// First 32 bits of the IPv6 addresses of Amazon's services of a machine: metadata (`fd00:ec2::254`), and EKS Pod Identity
+/// (`fd00:ec2::23`).
+const AMAZON: [u16; 2] = [0xfd00, 0xec2];
 
 /// Returns why a redirect to a host with this address is refused; `None` if it may be followed. Addresses of this
 /// machine and of clouds' metadata services are refused.
 pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     let address = behind_nat64(address.to_canonical());
-    let is_inner = match address {
-        IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.is_unspecified(),
-        IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified(),
-    };
-    let is_inner = is_inner || METADATA.contains(&address);
+    let is_inner = address.is_loopback() || address.is_unspecified() || is_service_of_machine(address);
     is_inner.then_some("an address of this machine or of its network's services")
+}
+
+/// Returns true for the addresses at which clouds say what a machine or pod is, and give it credentials.
+pub(crate) fn is_service_of_machine(address: IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.segments().starts_with(&AMAZON),
+    };
+    is_local || METADATA.contains(&address)
 }
 
 /// Returns the IPv4 address in an IPv6 address with the well-known NAT64 prefix 64:ff9b::/96 (RFC 6052). Other
@@ -79,12 +88,14 @@ mod tests {
             "::ffff:127.0.0.1",
             "64:ff9b::169.254.169.254",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
             "100.100.100.200",
             "168.63.129.16",
         ] {
             assert!(address_refusal(address.parse().unwrap()).is_some(), "{address}");
         }
-        for address in ["10.0.0.1", "1.1.1.1", "2001:db8::1", "64:ff9b::1.1.1.1"] {
+        for address in ["10.0.0.1", "1.1.1.1", "2001:db8::1", "64:ff9b::1.1.1.1", "fd00:ec3::254"] {
             assert!(address_refusal(address.parse().unwrap()).is_none(), "{address}");
         }
     }

@@ -30,6 +30,10 @@ enum Settings {
     Azure(AzureSettings, String),
 }
 
+/// Variables by which the tools of Amazon and Google name other metadata services.
+const METADATA_HOSTS: [&str; 4] =
+    ["AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
+
 impl Connection {
     pub(super) fn new(source: &BucketSource, access: &Access, limits: &Limits) -> Result<Self, String> {
         let settings = match &source.provider {
@@ -41,7 +45,8 @@ impl Connection {
             Settings::S3(settings) => settings.trust.clone(),
             Settings::Gcs(_) | Settings::Azure(..) => Trust::System,
         };
-        let connector = Connector(WebClient::new(limits, &trust)?);
+        let named = METADATA_HOSTS.iter().filter_map(|name| access.variable(name).map(str::to_owned));
+        let connector = Connector::new(WebClient::new(limits, &trust)?, named)?;
         Ok(Self { bucket: source.bucket.clone(), settings, connector })
     }
 
@@ -97,7 +102,11 @@ impl Connection {
             (None, S3Style::VirtualHost | S3Style::Path) => builder,
         };
         builder = builder.with_virtual_hosted_style_request(settings.style == S3Style::VirtualHost);
-        let pairs = if login == Login::Given { s3_identity(settings) } else { Vec::new() };
+        let pairs = match login {
+            Login::Given => s3_identity(settings),
+            Login::Machine => settings.metadata.iter().map(|url| (S3Key::MetadataEndpoint, url.clone())).collect(),
+            Login::Anonymous => Vec::new(),
+        };
         pairs.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value))
     }
 

@@ -1,6 +1,7 @@
 //! The HTTP client below `object_store`: the workspace's own, with one TLS library, and errors that keep what the service
 //! said.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use object_store::ClientOptions;
@@ -19,28 +20,54 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum size of an error document that is read, in bytes.
 const MAX_ERROR: usize = 16 << 10;
 
-/// Creates the client for all connections of a store.
+/// Client for all connections of a store.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(pub(super) WebClient);
+pub(super) struct Connector {
+    web: WebClient,
+    /// Client for the machine's own services.
+    direct: reqwest::Client,
+    /// Hosts of the machine's own services that variables name, in place of their usual addresses.
+    named: Vec<String>,
+}
 
-impl HttpConnector for Connector {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Service(self.0.clone())))
+impl Connector {
+    /// Returns the client. `named` are hosts or URLs of metadata services.
+    ///
+    /// # Errors
+    /// A clause that says why there is no client.
+    pub(super) fn new(web: WebClient, named: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let named = named.into_iter().filter_map(|name| host_of(&name)).collect();
+        Ok(Self { web, direct: web::direct_client(METADATA_TIMEOUT)?, named })
+    }
+
+    /// Returns true for the hosts at which clouds say what a machine or pod is.
+    fn is_metadata(&self, host: &str) -> bool {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        matches!(host, "metadata.google.internal" | "metadata")
+            || address.is_ok_and(web::is_service_of_machine)
+            || self.named.iter().any(|named| named == host)
     }
 }
 
-#[derive(Clone, Debug)]
-struct Service(WebClient);
+/// Returns the host of a URL, or of `HOST` or `HOST:PORT`; `None` if it is none of these.
+fn host_of(name: &str) -> Option<String> {
+    let url = if name.contains("://") { Url::parse(name) } else { Url::parse(&format!("http://{name}")) };
+    url.ok()?.host_str().map(str::to_owned)
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
 
 #[async_trait::async_trait]
-impl HttpService for Service {
+impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let is_metadata = request.uri().host().is_some_and(is_metadata);
-        if is_metadata {
-            let answer = tokio::time::timeout(METADATA_TIMEOUT, self.0.plain().call(request)).await;
+        if request.uri().host().is_some_and(|host| self.is_metadata(host)) {
             let reason = "the machine has no metadata service".to_owned();
-            let unanswered = || unanswered(Unanswered { reason, is_metadata: true });
-            return answer.map_err(|_| ()).and_then(|answer| answer.map_err(|_| ())).map_err(|()| unanswered());
+            let unanswered = |_| unanswered(Unanswered { reason, is_metadata: true });
+            return self.direct.call(request).await.map_err(unanswered);
         }
         let wants_range = request.headers().contains_key(header::RANGE);
         let is_list =
@@ -64,13 +91,13 @@ impl HttpService for Service {
     }
 }
 
-impl Service {
+impl Connector {
     async fn send(&self, request: HttpRequest) -> Result<reqwest::Response, HttpError> {
         let url = Url::parse(&request.uri().to_string());
         let url = url.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let (parts, body) = request.into_parts();
         let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
-        let sent = self.0.plain().request(parts.method, url.clone()).headers(parts.headers).body(body).send().await;
+        let sent = self.web.plain().request(parts.method, url.clone()).headers(parts.headers).body(body).send().await;
         sent.map_err(|error| {
             let reason = web::unreachable(&url, &error);
             unanswered(Unanswered { reason, is_metadata: false })
@@ -93,11 +120,6 @@ fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
         unanswered(Unanswered { reason, is_metadata: false })
     };
     HttpResponse::from_parts(parts, object_store::client::HttpResponseBody::new(body.map_err(failed)))
-}
-
-/// Returns true for the hosts at which clouds say who a machine or pod is.
-fn is_metadata(host: &str) -> bool {
-    host == "metadata.google.internal" || host == "metadata" || host.starts_with("169.254.")
 }
 
 /// Removes the objects of a list whose keys end with a slash, by which some tools mark directories. `object_store` would
@@ -177,6 +199,29 @@ fn is_word(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_of_the_machine_are_known_by_their_address_or_by_variables() {
+        use crate::limits::Limits;
+        use crate::web::Trust;
+        let web = WebClient::new(&Limits::default(), &Trust::System).unwrap();
+        let named = ["127.0.0.1:8080", "http://imds.test:99/"].map(str::to_owned);
+        let connector = Connector::new(web, named).unwrap();
+        for host in [
+            "metadata.google.internal",
+            "169.254.169.254",
+            "169.254.170.23",
+            "[fd00:ec2::23]",
+            "[fd20:ce::254]",
+            "127.0.0.1",
+            "imds.test",
+        ] {
+            assert!(connector.is_metadata(host), "{host}");
+        }
+        for host in ["169.254.example.com", "s3.amazonaws.com", "127.0.0.2"] {
+            assert!(!connector.is_metadata(host), "{host}");
+        }
+    }
 
     #[test]
     fn marks_of_directories_are_no_objects() {
