@@ -59,10 +59,11 @@ fn identity(access: &Access) -> Result<GcsIdentity, String> {
     let layers = access.storage_config()?;
     if let Some(encoded) = first(&layers, "base64_service_account") {
         let key = STANDARD.decode(encoded.trim()).ok().and_then(|key| String::from_utf8(key).ok());
-        return key.map(GcsIdentity::ServiceAccount).ok_or_else(|| "base64_service_account is no Base64".to_owned());
+        let key = key.ok_or_else(|| "base64_service_account is no Base64".to_owned())?;
+        return of_key(key, "base64_service_account");
     }
     if let Some(key) = access.secret(CredentialKind::Gcs).and_then(|values| values.get(KEY)) {
-        return Ok(GcsIdentity::ServiceAccount(key.clone()));
+        return of_key(key.clone(), KEY);
     }
     if let Some(path) = access.variable("GOOGLE_APPLICATION_CREDENTIALS") {
         return of_file(path);
@@ -77,14 +78,33 @@ fn identity(access: &Access) -> Result<GcsIdentity, String> {
 /// Returns the identity of a file: the key of a service account, or what `gcloud auth application-default login` wrote.
 fn of_file(path: &str) -> Result<GcsIdentity, String> {
     let text = read_text(path.as_ref()).map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let kind = serde_json::from_str::<serde_json::Value>(&text.unwrap_or_default());
-    let kind = kind.map_err(|_| format!("{path} is no JSON"))?;
-    match kind.get("type").and_then(serde_json::Value::as_str) {
-        Some("service_account" | "authorized_user") => Ok(GcsIdentity::Application(path.to_owned())),
-        other => Err(format!(
-            "{path} has credentials of type {:?}; only service_account and authorized_user are supported",
-            other.unwrap_or_default()
-        )),
+    match &*kind(&text.unwrap_or_default(), path)? {
+        "service_account" | "authorized_user" => Ok(GcsIdentity::Application(path.to_owned())),
+        other => Err(unsupported(path, other, "service_account and authorized_user")),
+    }
+}
+
+/// Returns the identity of a key in a Secret, which is that of a service account. `name` is the Secret's key.
+fn of_key(key: String, name: &str) -> Result<GcsIdentity, String> {
+    match &*kind(&key, name)? {
+        "service_account" => Ok(GcsIdentity::ServiceAccount(key)),
+        other => Err(unsupported(name, other, "service_account")),
+    }
+}
+
+/// Returns the type of credentials.
+fn kind(text: &str, name: &str) -> Result<String, String> {
+    let json = serde_json::from_str::<serde_json::Value>(text).map_err(|_| format!("{name} is no JSON"))?;
+    Ok(json.get("type").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned())
+}
+
+fn unsupported(name: &str, found: &str, supported: &str) -> String {
+    let reason = format!("{name} has credentials of type {found:?}; only {supported} are supported");
+    match found {
+        "external_account" => {
+            format!("{reason}: on GKE, bind the ServiceAccount (Workload Identity) in place of a file")
+        }
+        _ => reason,
     }
 }
 
@@ -119,13 +139,14 @@ mod tests {
         let both = [home_variable, ("GOOGLE_APPLICATION_CREDENTIALS", key.to_str().unwrap())];
         assert_eq!(settings(&both).unwrap().identity, of(&key));
         let mut access = Access::of(values(&both));
-        access.secrets.insert("gcs".to_owned(), values(&[(KEY, "{}")]));
+        let key = r#"{"type":"service_account"}"#;
+        access.secrets.insert("gcs".to_owned(), values(&[(KEY, key)]));
         let found = GcsSettings::of(&access).unwrap();
-        assert_eq!(found.identity, GcsIdentity::ServiceAccount("{}".to_owned()));
-        let entry = r#"{"type":"gs","base64_service_account":"e30="}"#;
+        assert_eq!(found.identity, GcsIdentity::ServiceAccount(key.to_owned()));
+        let entry = format!(r#"{{"type":"gs","base64_service_account":"{}"}}"#, STANDARD.encode(key));
         access.secrets.clear();
-        access.variables.insert("STORAGE_CONFIG".to_owned(), entry.to_owned());
-        assert_eq!(GcsSettings::of(&access).unwrap().identity, GcsIdentity::ServiceAccount("{}".to_owned()));
+        access.variables.insert("STORAGE_CONFIG".to_owned(), entry);
+        assert_eq!(GcsSettings::of(&access).unwrap().identity, GcsIdentity::ServiceAccount(key.to_owned()));
     }
 
     #[test]
@@ -136,6 +157,16 @@ mod tests {
         let path = folder.path().join("key.json");
         std::fs::write(&path, r#"{"type":"external_account"}"#).unwrap();
         let error = settings(&[("GOOGLE_APPLICATION_CREDENTIALS", path.to_str().unwrap())]).unwrap_err();
-        assert!(error.contains("external_account"), "{error}");
+        assert!(error.contains("external_account") && error.contains("Workload Identity"), "{error}");
+        for (key, expected) in [
+            (r#"{"type":"external_account"}"#, "only service_account are supported: on GKE"),
+            (r#"{"type":"authorized_user"}"#, "type \"authorized_user\""),
+            ("no", "gcloud-application-credentials.json is no JSON"),
+        ] {
+            let mut access = Access::default();
+            access.secrets.insert("gcs".to_owned(), values(&[(KEY, key)]));
+            let error = GcsSettings::of(&access).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -57,7 +57,7 @@ impl BucketSource {
     /// Parses `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY`; `None` for URLs of other hosts, and for those with a
     /// query, which is a signature for one file.
     pub(super) fn parse_azure(uri: &str) -> Option<Result<Self, String>> {
-        let rest = uri.strip_prefix("https://").filter(|rest| !rest.contains(['?', '@']))?;
+        let rest = uri.strip_prefix("https://").filter(|rest| !rest.contains('?'))?;
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let host = host.strip_suffix(":443").unwrap_or(host);
         if host.ends_with(AZURE_FILES) {
@@ -66,6 +66,9 @@ impl BucketSource {
             return Some(Err(reason.to_owned()));
         }
         let account = host.strip_suffix(AZURE_BLOB).filter(|account| !account.is_empty())?;
+        if account.contains('@') {
+            return Some(Err("a user name or password in the host is not supported".to_owned()));
+        }
         Some(Self::of(Provider::Azure { account: account.to_owned() }, path, uri))
     }
 
@@ -294,7 +297,10 @@ mod tests {
         let found = parse("https://kserve.blob.core.windows.net/triton/a/b").unwrap().unwrap();
         assert_eq!(found.provider, Provider::Azure { account: "kserve".to_owned() });
         assert_eq!((found.bucket.as_str(), found.key.as_ref()), ("triton", "a/b"));
+        let at = parse("https://kserve.blob.core.windows.net/triton/a@1").unwrap().unwrap();
+        assert_eq!(at.key.as_ref(), "a@1");
         assert_eq!(parse("https://kserve.blob.core.windows.net/triton/a?sig=x"), None);
+        assert!(parse("https://me:secret@kserve.blob.core.windows.net/triton/a").unwrap().is_err());
         assert_eq!(parse("https://example.com/a"), None);
         assert!(parse("https://kserve.file.core.windows.net/share/a").unwrap().unwrap_err().contains("file shares"));
         assert!(parse("https://kserve.blob.core.windows.net").unwrap().is_err());

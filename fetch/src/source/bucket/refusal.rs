@@ -66,6 +66,11 @@ impl Cause {
             if inner.is::<IgnoredRange>() {
                 return Self::IgnoredRange;
             }
+            if inner.is::<object_store::path::Error>() {
+                return Self::Other(format!(
+                    "the bucket has an object whose key is no path of a file; rename it: {inner}"
+                ));
+            }
             last = inner.to_string();
             cause = inner.source();
         }
@@ -99,9 +104,14 @@ impl Cause {
         }
     }
 
-    /// Returns true if a key without an object may be a prefix of others.
+    /// Returns true if a key without an object may be a prefix of others. A refusal of HEAD has no code: the refusal of
+    /// the list, which follows, says the cause, for example that the credentials have expired.
     pub(super) fn may_be_prefix(&self) -> bool {
-        matches!(self.status(), Some(404)) || (self.is_denied() && self.code().is_none())
+        match self.status() {
+            Some(404) => true,
+            Some(400..=403) => self.code().is_none(),
+            Some(_) | None => false,
+        }
     }
 
     pub(super) fn is_denied(&self) -> bool {
@@ -178,6 +188,9 @@ fn sentence(refusal: &Refusal, code: &str, subject: &FailedRequest<'_>) -> Strin
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AuthenticationFailed", _) => {
             format!("the service does not know these credentials{shown}; check the access key and its secret")
         }
+        ("InvalidObjectState" | "BlobArchived", _) => {
+            format!("the object is archived{shown}; restore it, and start again")
+        }
         ("RequestTimeTooSkewed", _) => {
             "the clock of this machine differs from the service's by more than 15 minutes; set it".to_owned()
         }
@@ -222,6 +235,7 @@ mod tests {
             (400, "ExpiredToken", "the credentials have expired (ExpiredToken); get new ones"),
             (403, "InvalidAccessKeyId", "does not know these credentials (InvalidAccessKeyId)"),
             (403, "RequestTimeTooSkewed", "the clock of this machine"),
+            (403, "InvalidObjectState", "the object is archived (InvalidObjectState); restore it"),
             (404, "", "not found; check the names"),
             (301, "PermanentRedirect", "another region; set AWS_REGION"),
             (418, "Teapot", "the service answered 418 (Teapot)"),
@@ -232,6 +246,28 @@ mod tests {
         }
         let error = judged(403, "AccessDenied", Login::Anonymous);
         assert!(error.contains("no credentials are given"), "{error}");
+    }
+
+    #[test]
+    fn a_refused_head_is_followed_by_a_list_that_has_the_code() {
+        let cause = |status: u16, code: Option<&str>| {
+            let code = code.map(str::to_owned);
+            Cause::Refused(Refusal { status, code, region: None, after: None })
+        };
+        for status in [400, 401, 403, 404] {
+            assert!(cause(status, None).may_be_prefix(), "{status}");
+        }
+        assert!(cause(404, Some("NoSuchKey")).may_be_prefix());
+        for (status, code) in [(400, Some("ExpiredToken")), (403, Some("AccessDenied")), (500, None), (301, None)] {
+            assert!(!cause(status, code).may_be_prefix(), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_no_file_can_have_is_named() {
+        let source = object_store::path::Path::parse("m/a//b").unwrap_err();
+        let Cause::Other(reason) = Cause::of(source.into()) else { panic!("another cause") };
+        assert!(reason.contains("rename it") && reason.contains("m/a//b"), "{reason}");
     }
 
     #[test]
