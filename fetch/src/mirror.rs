@@ -147,7 +147,7 @@ impl Mirror {
         let uri = format!("{}/{name}", self.uri.trim_end_matches('/'));
         let part = ModelStore { store, name, first: Mutex::new(Some(objects)) };
         let transfer = Transfer { store: &part, folder: &folder, limits: &self.limits, uri: &uri };
-        let objects = transfer.run(&mut |_| {}).await?;
+        let objects = transfer.run(None, &mut |_| {}).await?;
         blocking(move || {
             // A copy without its listing is fetched again, so a crash in between does no harm.
             remove(&listing)?;

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import ssl
 from urllib.parse import parse_qs, unquote, urlparse
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -66,10 +67,11 @@ class Hub:
             return self.send(request, 404, b"", {"X-Error-Code": "EntryNotFound"})
         headers = {"X-Repo-Commit": commit, "etag": f'"{git_oid(content)}"'}
         if len(content) > 1_000_000:
+            scheme = "https" if isinstance(request.connection, ssl.SSLSocket) else "http"
             headers |= {
                 "X-Linked-Etag": '"%s"' % hashlib.sha256(content).hexdigest(),
                 "X-Linked-Size": str(len(content)),
-                "Location": f"http://{request.headers['host']}/cdn/weights?signature={commit}",
+                "Location": f"{scheme}://{request.headers['host']}/cdn/weights?signature={commit}",
             }
             return self.send(request, 302, b"", headers)
         return self.send_range(request, content, headers)

@@ -1,38 +1,13 @@
-"""gs:// against a small server with the two requests that a fetch sends."""
-
-from urllib.parse import parse_qs, unquote, urlparse
+"""gs:// against a small server with the requests that a fetch sends."""
 
 from conftest import fetch, files
+from gcs import Gcs
 
 OBJECTS = {"m/1/model.pt": b"weights", "m/config.pbtxt": b"x", "other": b"y"}
-DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
-
-
-def answer(request):
-    url = urlparse(request.path)
-    query, key = parse_qs(url.query), unquote(url.path).removeprefix("/models").strip("/")
-    if "list-type" in query:
-        prefix = query.get("prefix", [""])[0]
-        entry = "<Contents><Key>{}</Key><Size>{}</Size><ETag>\"1\"</ETag><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
-        entries = [entry.format(key, len(body)) for key, body in OBJECTS.items() if key.startswith(prefix)]
-        return send(request, 200, f"<ListBucketResult>{''.join(entries)}</ListBucketResult>".encode())
-    if key not in OBJECTS:
-        return send(request, 404, b"<Error><Code>NoSuchKey</Code></Error>")
-    return send(request, 200, OBJECTS[key])
-
-
-def send(request, status, body):
-    request.send_response(status)
-    for name, value in {"content-length": str(len(body)), "etag": '"1"', "last-modified": DATE}.items():
-        request.send_header(name, value)
-    request.send_header("x-goog-generation", "1")
-    request.end_headers()
-    if request.command == "GET":
-        request.wfile.write(body)
 
 
 def test_objects_and_prefixes(serve, tmp_path):
-    variables = {"STORAGE_EMULATOR_HOST": serve(answer)}
+    variables = {"STORAGE_EMULATOR_HOST": serve(Gcs(OBJECTS))}
     done = fetch("gs://models/m", tmp_path, variables)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path) == {"1/model.pt": b"weights", "config.pbtxt": b"x"}
@@ -41,3 +16,17 @@ def test_objects_and_prefixes(serve, tmp_path):
     assert files(tmp_path)["other"] == b"y"
     done = fetch("gs://models/none", tmp_path, variables)
     assert "no object has this key" in done.stderr
+    done = fetch("gs://nowhere/m", tmp_path, variables)
+    assert "the bucket nowhere does not exist" in done.stderr
+
+
+def test_kinds_of_credentials_that_are_not_supported_are_named(tmp_path):
+    key = tmp_path / "key.json"
+    key.write_text('{"type": "external_account"}')
+    done = fetch("gs://models/m", tmp_path, {"GOOGLE_APPLICATION_CREDENTIALS": str(key)})
+    assert 'credentials of type "external_account"; only service_account' in done.stderr, done.stderr
+    secret = tmp_path / "credentials/google"
+    secret.mkdir(parents=True)
+    (secret / "gcloud-application-credentials.json").write_text('{"type": "external_account"}')
+    done = fetch("gs://models/m", tmp_path, {}, "--credentials", str(tmp_path / "credentials"))
+    assert 'credentials of type "external_account"; only service_account' in done.stderr, done.stderr

@@ -1,9 +1,11 @@
 """Downloads that are killed, and disks that are full."""
 
+import io
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 import threading
 import time
 
@@ -53,22 +55,45 @@ def test_a_killed_download_resumes_at_the_byte(serve, tmp_path):
             time.sleep(0.01)
         process.kill()
         process.wait()
-    assert subprocess.run(command, timeout=120).returncode == 0
+    last = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert last.returncode == 0 and "retrying" not in last.stderr, last.stderr
     assert files(tmp_path) == {"model.bin": CONTENT}
     assert sent[0] <= 1.1 * SIZE, sent
 
 
-def test_a_full_disk_is_found_before_the_download(serve, tmp_path):
-    url = serve(ranged([0], rate=1 << 30))
-    folder = tmp_path / "small"
+def on_small_disk(folder, uri):
+    """Runs `weir fetch` into a file system of 4 MiB."""
+    folder = folder / "small"
     folder.mkdir()
-    script = f"mount -t tmpfs -o size=4m none {folder} && exec {WEIR} fetch {url}/model.bin {folder}/models"
+    script = f"mount -t tmpfs -o size=4m none {folder} && exec {WEIR} fetch {uri} {folder}/models"
     namespace = ["unshare", "--user", "--map-root-user", "--mount"]
     if not shutil.which("unshare") or subprocess.run([*namespace, "true"], capture_output=True).returncode:
         pytest.skip("this system has no user namespaces")
-    done = subprocess.run([*namespace, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*namespace, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+
+
+def test_a_full_disk_is_found_before_the_download(serve, tmp_path):
+    done = on_small_disk(tmp_path, f"{serve(ranged([0], rate=1 << 30))}/model.bin")
     assert done.returncode == 1
     assert "has no room for the model of 41.9 MB; free some space, or use a larger volume" in done.stderr, done.stderr
+
+
+def test_a_disk_that_fills_while_an_archive_is_unpacked_is_named(serve, tmp_path):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("model.bin")
+        entry.size = SIZE
+        archive.addfile(entry, io.BytesIO(bytes(SIZE)))
+
+    def answer(request):
+        request.send_response(200)
+        request.send_header("content-length", str(len(packed.getvalue())))
+        request.end_headers()
+        request.wfile.write(packed.getvalue())
+
+    done = on_small_disk(tmp_path, f"{serve(answer)}/model.tgz")
+    assert done.returncode == 1
+    assert "has no room for the model; free some space, or use a larger volume" in done.stderr, done.stderr
 
 
 def test_sizes_in_the_log_of_a_pod(serve, tmp_path):
