@@ -6,6 +6,8 @@ import ipaddress
 import json
 import ssl
 import threading
+import urllib.parse
+import urllib.request
 
 import pytest
 
@@ -107,15 +109,18 @@ def test_the_agent_of_a_pod_gives_keys(serve, tmp_path):
     assert fetched("s3://models/model.pt", tmp_path, variables) == {"model.pt": b"weights"}
 
 
-def test_a_role_of_motos_token_service(s3, moto, tmp_path):
+def test_a_role_of_motos_token_service(s3, moto, serve, tmp_path):
+    def as_form(request):
+        """Amazon takes the parameters in the query, moto only in the body."""
+        form = urllib.parse.urlparse(request.path).query.encode()
+        with urllib.request.urlopen(f"{moto}/", form) as answer:
+            send(request, 200, answer.read())
+
     s3.put_object(Bucket="models", Key="role/model.pt", Body=b"weights")
     (tmp_path / "token").write_text("a.b.c")
     variables = {
         "AWS_ENDPOINT_URL": moto,
-        # moto knows its services by the host, which only a proxy leaves as it is.
-        "AWS_ENDPOINT_URL_STS": "http://sts.us-east-1.amazonaws.com",
-        "HTTP_PROXY": moto,
-        "NO_PROXY": "127.0.0.1",
+        "AWS_ENDPOINT_URL_STS": serve(as_form),
         "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/weir",
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
         "AWS_ROLE_SESSION_NAME": "weir",
