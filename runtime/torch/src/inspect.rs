@@ -1,6 +1,7 @@
 //! Descriptions of model files for `weir-runtime inspect`.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use weir_exported::{Archive, ExportedError, Program};
 use weir_runtime::backend::{Device, Inspection, LoadError, ModelSource, Signature};
@@ -19,15 +20,23 @@ use crate::{element, file, op_libraries};
 /// # Errors
 /// [`LoadError`] if the model cannot be served.
 pub(crate) fn inspect(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
-    file::check(&source.path)?;
     let format = model_file::format(&source.path).map_err(LoadError::File)?;
     match format {
+        ModelFormat::Onnx => inspect_onnx(sandbox, verdicts, source),
         ModelFormat::Exported => inspect_program(sandbox, verdicts, source),
         ModelFormat::TorchScript => inspect_script(sandbox, verdicts, source),
     }
 }
 
+fn inspect_onnx(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
+    let (signature, batching, mut notes) = tried(sandbox, verdicts, source)?;
+    notes.push("the bytes are those of the file, whose weights are not counted".to_owned());
+    let bytes = fs::metadata(&source.path).map_or(0, |file| file.len());
+    Ok(Inspection { bytes, notes, ..described("ONNX", &signature, batching) })
+}
+
 fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
+    file::check(&source.path)?;
     let program = program(source)?;
     let by_file = exported::of_file(source, &program)?;
     let (signature, batching, notes) = match by_file {
@@ -52,6 +61,7 @@ fn program(source: &ModelSource) -> Result<Program, LoadError> {
 }
 
 fn inspect_script(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
+    file::check(&source.path)?;
     let settings = Settings::parse(&source.parameters)?;
     let (signature, batching, notes) = tried(sandbox, verdicts, source)?;
     op_libraries::open(&source.name, &source.op_libraries)?;

@@ -13,7 +13,8 @@ fn main() {
     // The sandbox forks this process, which must have no other thread yet.
     let torch = Arc::new(TorchBackend::of_program());
     let onnx = OnnxBackend::new(Arc::clone(&torch));
-    let setup = Setup { backends: vec![torch, Arc::new(onnx), Arc::new(EchoBackend)], find_gpus, read_gpus, open_remote };
+    let setup =
+        Setup { backends: vec![torch, Arc::new(onnx), Arc::new(EchoBackend)], find_gpus, read_gpus, open_remote };
     // A load that was given up, or a batch past the exit timeout, may still run in libtorch, whose exit handlers free
     // memory that the run uses. So the process ends without them.
     exit_at_once(app::main(setup).code())

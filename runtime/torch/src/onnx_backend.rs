@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_runtime::backend::{Backend, LoadError, Model, ModelSource};
+use weir_runtime::backend::{Backend, Inspection, LoadError, Model, ModelSource};
 use weir_runtime::model_file;
 
 use crate::model::TorchBackend;
@@ -37,6 +37,11 @@ impl Backend for OnnxBackend {
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
         model_file::check_onnx(&source.path).map_err(LoadError::File)?;
         self.torch.load_checked(source)
+    }
+
+    fn inspect(&self, source: &ModelSource) -> Result<Inspection, LoadError> {
+        model_file::check_onnx(&source.path).map_err(LoadError::File)?;
+        self.torch.inspect(source)
     }
 
     fn code_in(&self, _source: &ModelSource) -> Option<String> {
