@@ -47,7 +47,7 @@ async fn report(args: &FetchArgs, reports: watch::Receiver<DownloadReport>) {
             Err(error) => print_note(&format!("warning: the progress is not served on port {port}: {error}")),
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Writes the error for the kubelet.

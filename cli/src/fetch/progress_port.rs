@@ -61,9 +61,10 @@ async fn answer(mut stream: TcpStream, report: DownloadReport) -> io::Result<()>
 }
 
 fn response(head: &[u8], report: &DownloadReport) -> String {
-    let (status, body) = match head.starts_with(b"GET /progress ") {
-        true => ("200 OK", report.to_json()),
-        false => ("404 Not Found", String::new()),
+    let (status, body) = if head.starts_with(b"GET /progress ") {
+        ("200 OK", report.to_json())
+    } else {
+        ("404 Not Found", String::new())
     };
     let length = body.len();
     format!(
