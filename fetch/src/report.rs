@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_retried_download_says_why_until_bytes_arrive() {
         let failed = Attempt::Failed("http://a/x answered 503".to_owned());
-        let mut report = after(&[failed.clone()]);
+        let mut report = after(std::slice::from_ref(&failed));
         assert_eq!(report.to_string(), "listing the files of the model; retrying, because http://a/x answered 503");
         report.observe(progress(GIGABYTE, 7));
         report.observe(progress(GIGABYTE, 0));
