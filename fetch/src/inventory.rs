@@ -159,9 +159,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn files_that_can_be_listed_and_not_read_are_an_error() {
-        let refused = || StoreError::Fatal(FetchError::Refused { uri: "s3://b/m".to_owned(), status: 403 });
+        let refused = || StoreError::Fatal(FetchError::Refused { uri: "s3://b/m".to_owned(), status: 402 });
         let one = || vec![object("a", Some(1))];
-        assert_eq!(looked(one(), vec![Err(refused())]).await.unwrap_err(), "s3://b/m answered 403");
+        assert_eq!(looked(one(), vec![Err(refused())]).await.unwrap_err(), "s3://b/m answered 402");
         let twice = vec![Err(StoreError::retry("answered 503")), Err(StoreError::Changed)];
         assert_eq!(looked(one(), twice).await.unwrap_err(), "s3://b/m: answered 503");
     }

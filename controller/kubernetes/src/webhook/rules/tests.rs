@@ -80,8 +80,9 @@ fn unsupported_storage_is_refused_with_what_to_write() {
     for uri in ["s3://", "gs:///m", "hf://model", "modelscope://m", "hdfs://b/m", "file://here", "pvc://claim/../x"] {
         let object = object("d", "team", model(json!({"storageUri": uri})));
         let errors = texts(&verdict("InferenceService", &object, None));
-        let expected = format!("spec.predictor.model.storageUri: storage {uri:?}");
-        assert!(errors.iter().any(|error| error.starts_with(&expected)), "{uri}: {errors:?}");
+        let names_it =
+            |error: &String| error.starts_with("spec.predictor.model.storageUri: storage ") && error.contains(uri);
+        assert!(errors.iter().any(names_it), "{uri}: {errors:?}");
     }
     let variable = json!([{"name": "STORAGE_URI", "value": "s3://"}]);
     let own = json!([{"name": "kserve-container", "image": "a", "env": variable}]);
@@ -89,7 +90,7 @@ fn unsupported_storage_is_refused_with_what_to_write() {
     let [error] = &texts(&verdict("InferenceService", &own, None))[..] else {
         panic!("there is one error");
     };
-    let expected = "spec.predictor.containers: STORAGE_URI: storage \"s3://\"";
+    let expected = "spec.predictor.containers: STORAGE_URI: storage s3://: the URI must name a bucket";
     assert!(error.starts_with(expected), "{error}");
     let twice = object("d", "team", model(json!({"storageUri": "hdfs://r/m"})));
     assert_eq!(texts(&verdict("InferenceService", &twice, None)).len(), 1);
