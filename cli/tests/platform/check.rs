@@ -191,7 +191,7 @@ fn models_are_looked_for_without_a_download() {
     let at = format!("{}/gone.yaml:9:", folder.path().display());
     assert!(errors.starts_with(&at), "{errors}");
     assert!(
-        errors.ends_with(&format!(" spec.predictor.model.storageUri: {url}/missing.zip answered 404\n")),
+        errors.contains(&format!(" spec.predictor.model.storageUri: {url}/missing.zip answered 404: ")),
         "{errors}"
     );
 }

@@ -19,7 +19,10 @@ const BODY: &str = r#"{"inputs": [
 
 /// Files of a folder, and the message about them.
 const CASES: [(&[&str], &str); 4] = [
-    (&[], "it is empty; put a file of torch.export.save there as model.pt2 or of TorchScript as model.pt"),
+    (
+        &[],
+        "it is empty; put a file of torch.export.save there as model.pt2, of TorchScript as model.pt or of ONNX as model.onnx",
+    ),
     (&["a.pt", "b.pt"], "found a.pt, b.pt; give each model its own directory, such as a/model.pt"),
     (&["1/mymodel.pt"], "found 1/mymodel.pt; rename 1/mymodel.pt to 1/model.pt"),
     (&["weights/net.pt"], "found weights/net.pt; rename weights/net.pt to 1/model.pt"),
