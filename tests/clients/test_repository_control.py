@@ -493,19 +493,11 @@ def test_repository_with_a_url_for_a_path_is_refused_with_a_remedy(tmp_path):
     assert "cannot read 's3://bucket/models': a repository is a path on this machine, not a URL" in text
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("files, flags, advice", [
     (["a.pt", "b.pt"], ["--model-name=m"], "give each model its own directory, such as a/model.pt"),
     (["net/net.pt"], [], "rename net/net.pt to 1/model.pt"),
-    (["README.md", "pytorch_model.bin"], [], "put a file of torch.export.save there as model.pt2"),
-    (["net/weights.safetensors"], [], "put a file of torch.export.save there as model.pt2"),
-=======
-@pytest.mark.parametrize("files, advice", [
-    (["a.pt", "b.pt"], "give each model its own directory, such as a/model.pt"),
-    (["net.pt"], "rename net.pt to model.pt"),
-    (["net.onnx", "README.md"], "rename net.onnx to model.onnx"),
-    (["net/weights.safetensors"], "put a file of torch.export.save there as model.pt2, of TorchScript as model.pt or of ONNX"),
->>>>>>> 02717cda (platform: let the built-in runtime serve the format onnx)
+    (["README.md", "pytorch_model.bin"], [], "put a file of torch.export.save there as model.pt2, of TorchScript as model.pt or of ONNX"),
+    (["net/weights.safetensors"], [], "put a file of torch.export.save there as model.pt2, of TorchScript as model.pt or of ONNX"),
 ])
 def test_folder_without_a_model_is_refused_with_a_remedy(tmp_path, files, flags, advice):
     from server import Server
