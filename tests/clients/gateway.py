@@ -97,7 +97,7 @@ FLAG = "the gateway reads requests before the server does, and has no such flag"
 DIRECT_ONLY: dict[str, str] = {
     r"test_platform::.*": "it starts a gateway of its own",
     r"test_inference_limits::test_an_example_applies_to_one_model": "exit code of weir-runtime itself",
-    r"test_repository_control::test_folder_of_model_files_.*": "exit code and log of weir-runtime itself",
+    r"test_repository_control::test_folder_without_a_model_.*": "exit code and log of weir-runtime itself",
     r"test_trials::.*": "process, exit and log of weir-runtime itself",
     r"test_stuck::.*": "liveness of weir-runtime itself; its last test starts a gateway of its own",
     r"test_polled_repository::.*": "it changes files under one server, which a gateway does not see",
@@ -118,7 +118,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_repository_control::test_strict_readiness_with_a_broken_model.*": NOT_READY,
     r"test_repository_control::test_broken_model_fails_the_start_by_default": "weir restarts it, and waits",
     r"test_repository_control::test_repository_that_does_not_exist": "weir restarts it, and waits",
-    r"test_repository_control::test_repository_with_a_url_for_a_path.*": "weir restarts it, and waits",
+    r"test_repository_control::test_repository_at_a_url_of_another_scheme.*": "weir restarts it, and waits",
     r"test_errors_grpc::test_.*_port_names_the_.*_port": "a gateway has one port for both",
     r"test_errors_http::test_refused_before_the_server_requests_the_body": "a gateway reads the whole body first",
     r"test_abuse::test_bodies_together_are_bounded": FLAG,

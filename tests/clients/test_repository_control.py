@@ -484,13 +484,12 @@ def test_repository_that_does_not_exist(tmp_path):
     assert "nowhere" in server.log.read_text()
 
 
-def test_repository_with_a_url_for_a_path_is_refused_with_a_remedy(tmp_path):
+def test_repository_at_a_url_of_another_scheme_is_refused_with_a_remedy(tmp_path):
     from server import Server
 
-    server = Server(tmp_path / "log", ["s3://bucket/models"]).spawn()
+    server = Server(tmp_path / "log", ["ftp://bucket/models"]).spawn()
     assert server.exit_code(20) == 1
-    text = server.log.read_text()
-    assert "cannot read 's3://bucket/models': a repository is a path on this machine, not a URL" in text
+    assert "ftp://bucket/models: the scheme is not supported; use s3://" in server.log.read_text()
 
 
 @pytest.mark.parametrize("files, flags, advice", [

@@ -13,6 +13,9 @@ use super::advice::MAR;
 use super::zip_directory::{ENTRY, MANIFEST};
 use super::{ModelFormat, START, sentence, signatures};
 
+/// Advice about an archive without a model, or without its manifest.
+const UNPACK: &str = "unpack it, and serve the model file inside";
+
 /// Limit on the manifest in bytes; a usual one has 500.
 const LONGEST_MANIFEST: u64 = 1 << 20;
 
@@ -110,7 +113,7 @@ fn open(path: &Path) -> Result<(ZipArchive<BufReader<File>>, ManifestModel), Str
     let mut text = Vec::new();
     entry(&mut zip, MANIFEST)?.take(LONGEST_MANIFEST).read_to_end(&mut text).map_err(|error| damaged(&error))?;
     let manifest: Manifest = serde_json::from_slice(&text)
-        .map_err(|error| format!("is a TorchServe archive (.mar) with a wrong {MANIFEST}: {error}"))?;
+        .map_err(|error| format!("is a TorchServe archive (.mar) with a wrong {MANIFEST}: {error}; {UNPACK}"))?;
     Ok((zip, manifest.model))
 }
 
@@ -118,7 +121,8 @@ fn entry<'a>(
     zip: &'a mut ZipArchive<BufReader<File>>,
     name: &str,
 ) -> Result<zip::read::ZipFile<'a, BufReader<File>>, String> {
-    zip.by_name(name).map_err(|error| format!("is a TorchServe archive (.mar) without '{}': {error}", shown(name)))
+    zip.by_name(name)
+        .map_err(|error| format!("is a TorchServe archive (.mar) without '{}': {error}; {UNPACK}", shown(name)))
 }
 
 /// Returns the name of the model's entry. A manifest that names a Python file of the model's class has weights without

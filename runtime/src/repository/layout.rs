@@ -170,13 +170,5 @@ pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
 
 /// Returns the error text for a path that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
-    let path = path.display().to_string();
-    // Triton accepts s3://, gs:// and as:// URLs.
-    if path.contains("://") {
-        return format!(
-            "cannot read '{path}': a repository is a path on this machine, not a URL: download or mount the \
-             models, and give their path"
-        );
-    }
-    format!("cannot read '{path}': {error}")
+    format!("cannot read '{}': {error}", path.display())
 }
