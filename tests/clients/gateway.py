@@ -98,6 +98,8 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_platform::.*": "it starts a gateway of its own",
     r"test_inference_limits::test_an_example_applies_to_one_model": "exit code of weir-runtime itself",
     r"test_repository_control::test_folder_without_a_model_.*": "exit code and log of weir-runtime itself",
+    r"test_files::test_files_that_cannot_be_served_.*": "log of weir-runtime itself",
+    r"test_files::test_an_inspection_.*": "a command of weir-runtime, which serves nothing",
     r"test_trials::.*": "process, exit and log of weir-runtime itself",
     r"test_stuck::.*": "liveness of weir-runtime itself; its last test starts a gateway of its own",
     r"test_polled_repository::.*": "it changes files under one server, which a gateway does not see",
