@@ -116,7 +116,8 @@ async fn a_store_is_named_by_its_key() {
         "name": "STORAGE_CONFIG", "valueFrom": {"secretKeyRef": {"name": "storage-config", "key": "minio"}},
     });
     let own = json!({"name": "STORAGE_OVERRIDE_CONFIG", "value": r#"{"bucket":"models"}"#});
-    assert_eq!(fetch["env"], json!([config, own]));
+    let port = json!({"name": "WEIR_PROGRESS_PORT", "value": "9095"});
+    assert_eq!(fetch["env"], json!([config, own, port]));
 }
 
 #[tokio::test]
