@@ -236,9 +236,12 @@ async fn a_killed_pod_leaves_its_lease_to_the_next() {
     let node = Node::with(CacheLimits { bytes: 1 << 30, lease: Duration::from_secs(1) });
     origin.state.stalled.store(1, Ordering::SeqCst);
     let killed = tokio::spawn(node.fetch(&origin, "a", "killed"));
-    while origin.downloads() == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let begun = async {
+        while origin.downloads() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), begun).await.unwrap();
     killed.abort();
     assert_complete(&node.fetch(&origin, "a", "next").await.unwrap(), b"weights");
     assert_complete(&node.fetch(&origin, "a", "third").await.unwrap(), b"weights");
