@@ -14,11 +14,11 @@ export PATH := $(TOOLS)/bin:$(PATH)
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
-libtorch: onnxruntime ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
+libtorch: onnxruntime ## Fetch libtorch into the user's cache, linked as .libtorch (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
 
-onnxruntime: ## Fetch onnxruntime into .onnxruntime/ (24 MB to download once), which ONNX models need.
+onnxruntime: ## Fetch onnxruntime likewise, linked as .onnxruntime (24 MB to download once), which ONNX models need.
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py onnxruntime
 
@@ -133,7 +133,7 @@ bench-models: ## Create TorchScript models with random weights (downloads all of
 	target/bench/python/bin/pip install -q -r benches/models/requirements.txt
 	target/bench/python/bin/python -W ignore benches/models/generate.py
 
-clients: ## Create the Python environment of the client tests, in .venv/.
+clients: ## Create the Python environment of the client tests in the user's cache, linked as .venv.
 	@PYTHON=$(PYTHON) scripts/clients.sh
 
 tools: $(TOOLS)/bin/cargo-deny ## Install cargo-deny, cargo-nextest and cargo-shear, pinned by hash, into the user's cache.

@@ -8,14 +8,19 @@
 #   .venv/perf_analyzer/bin/      perf_analyzer: a script that runs the binary with its libraries
 #   .venv/silero/                 silero_vad.jit, which finds speech: the model as its wheel ships it
 #
-# Run again, it does nothing unless a requirements.txt or this script has changed.
+# .venv is a link to a folder of the user's cache, which all clones share; its name is the hash of the requirements.txt,
+# of this script and of Python's version. Run again, the script does nothing unless one of them has changed.
 set -eu
 
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
-VENV=.venv
+command -v "$PYTHON" >/dev/null ||
+    { echo "clients.sh: $PYTHON is missing (Debian, Ubuntu: apt-get install python3 python3-venv)" >&2; exit 1; }
+HASH=$({ "$PYTHON" -VV; cat tests/clients/requirements.txt tests/storage/requirements.txt scripts/clients.sh; } |
+    sha256sum | cut -c1-16)
+VENV=${XDG_CACHE_HOME:-$HOME/.cache}/weir/clients-$HASH
 TOOL=$VENV/perf_analyzer
-STAMP=$VENV/clients.sha256
+STAMP=$VENV/complete
 
 # Newest wheel whose perf_analyzer still runs with glibc 2.36; tritonclient dropped the binary in 2.61.
 PERF_ANALYZER=tritonclient==2.51.0
@@ -80,17 +85,22 @@ provide_silero() {
     unpack_wheel "$SILERO" silero_vad.jit "$VENV/silero"
 }
 
-command -v "$PYTHON" >/dev/null ||
-    fail "$PYTHON is missing (Debian, Ubuntu: apt-get install python3 python3-venv)"
-wanted=$(cat tests/clients/requirements.txt tests/storage/requirements.txt scripts/clients.sh | sha256sum)
-if [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then
-    exit 0
-fi
+make_environment() {
+    echo "making $VENV with the clients that the tests run (about a minute; 0.5 GB on disk)"
+    [ -x "$VENV/bin/pip" ] || "$PYTHON" -m venv "$VENV" ||
+        fail "$PYTHON cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
+    "$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt -r tests/storage/requirements.txt
+    provide_perf_analyzer
+    provide_silero
+    touch "$STAMP"
+}
 
-echo "making $VENV with the clients that the tests run (about a minute; 0.5 GB on disk)"
-[ -x "$VENV/bin/pip" ] || "$PYTHON" -m venv "$VENV" ||
-    fail "$PYTHON cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
-"$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt -r tests/storage/requirements.txt
-provide_perf_analyzer
-provide_silero
-echo "$wanted" >"$STAMP"
+mkdir -p "$VENV"
+# Clones that start together must not install into the same folder at once.
+exec 9>"$VENV/.lock"
+flock 9
+if [ ! -f "$STAMP" ]; then
+    make_environment
+fi
+[ -L .venv ] || rm -rf .venv
+ln -sfn "$VENV" .venv

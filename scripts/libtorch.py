@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs libtorch into .libtorch/ of the repository, from the wheels that PyTorch is published as, and onnxruntime.
+"""Installs libtorch as .libtorch/ of the repository, from the wheels that PyTorch is published as, and onnxruntime.
 
     scripts/libtorch.py              # run by `make libtorch`
     scripts/libtorch.py onnxruntime  # run by `make onnxruntime`
@@ -13,6 +13,7 @@ only the files needed for linking and running on a CPU:
     .libtorch/include/       the C++ headers
     .onnxruntime/            lib/libonnxruntime.so.1, which programs open when they load an ONNX model, and its notices
 
+Both are links to folders of the user's cache ($XDG_CACHE_HOME/weir, by default ~/.cache/weir), which all clones share.
 If everything is in place, the script reports that and does nothing.
 """
 
@@ -84,8 +85,17 @@ class Bundle(NamedTuple):
 
     name: str
     version: str
-    root: Path
     wheels: tuple
+
+    @property
+    def root(self):
+        """The folder of the user's cache. Its name changes with what it holds, so that clones of other versions keep theirs."""
+        pins = hashlib.sha256(json.dumps(expected(self), sort_keys=True).encode())
+        return cache() / f"{self.name}-{self.version}-{pins.hexdigest()[:16]}"
+
+    @property
+    def link(self):
+        return REPOSITORY / f".{self.name}"
 
     @property
     def lib(self):
@@ -105,11 +115,10 @@ class Bundle(NamedTuple):
 
 
 BUNDLES = {
-    "libtorch": Bundle("libtorch", VERSION, REPOSITORY / ".libtorch", WHEELS),
+    "libtorch": Bundle("libtorch", VERSION, WHEELS),
     "onnxruntime": Bundle(
         "onnxruntime",
         ONNXRUNTIME,
-        REPOSITORY / ".onnxruntime",
         (
             Wheel(
                 f"onnxruntime=={ONNXRUNTIME}",
@@ -136,14 +145,31 @@ class Failure(Exception):
 def main(name="libtorch"):
     check_machine()
     bundle = BUNDLES[name]
-    bundle.root.mkdir(exist_ok=True)
+    bundle.root.mkdir(parents=True, exist_ok=True)
     with open(bundle.root / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent builds must not unpack into each other's folders
-        if in_place(bundle):
-            print(f"{name} {bundle.version} is in place")
-            return
-        build(bundle)
-    print(f"{name} {bundle.version} is in {bundle.root}")
+        found = in_place(bundle)
+        if not found:
+            build(bundle)
+        link(bundle)
+    print(f"{name} {bundle.version} is {'in place' if found else f'in {bundle.root}'}")
+
+
+def cache():
+    """Returns the folder of the user's cache that all clones share; the Makefile has the same rule."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weir"
+
+
+def link(bundle):
+    """Makes the link in the repository. A folder of that name is from before there were links, and is removed."""
+    if bundle.link.is_symlink() and bundle.link.readlink() == bundle.root:
+        return
+    if bundle.link.is_dir() and not bundle.link.is_symlink():
+        shutil.rmtree(bundle.link)
+    new = bundle.link.with_name(f"{bundle.link.name}.new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(bundle.root)
+    new.rename(bundle.link)  # replaces an earlier link, whose folder stays for other clones
 
 
 def check_machine():
