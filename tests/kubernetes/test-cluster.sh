@@ -66,7 +66,8 @@ weir() {
     $exec .venv/bin/python tests/kubernetes/faults.py
     tests/kubernetes/foreign/load.sh
     $exec .venv/bin/python tests/kubernetes/foreign.py
-    passed=$((passed + 4))
+    $exec .venv/bin/python tests/kubernetes/storage.py
+    passed=$((passed + 5))
 }
 
 short() { # Installs Weir on a new cluster, and walks the short way through it.

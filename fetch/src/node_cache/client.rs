@@ -20,8 +20,9 @@ use super::send::{list, send};
 use crate::limits::Limits;
 use crate::web::{causes, unreachable};
 
-/// Maximum time to find and reach the cache, which is on the same node.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest time for the lookup of the cache's name and the connection to it. A node that starts twenty pods at once may take
+/// seconds for them. Where a node has no cache, the connection is refused at once.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time without a byte of an answer: twice the longest time for which a cache holds a request back.
 const STALL: Duration = Duration::from_secs(30);
@@ -29,8 +30,13 @@ const STALL: Duration = Duration::from_secs(30);
 /// Longest wait for another client. It covers a fetch of 64 GiB at 40 MB/s.
 const LONGEST_WAIT: Duration = Duration::from_secs(1800);
 
-/// Minimum rate in bytes per second, after a grace period of [`STALL`]. A slower cache is no gain over the source.
-const MIN_RATE: u64 = 8 << 20;
+/// Minimum rate in bytes per second at which a client reads an entry, after a grace period of [`STALL`]. All pods of a node
+/// may read at once: a disk of 125 MB/s gives each of 100 pods this rate. If they gave up, all of them would download.
+const MIN_READ_RATE: u64 = 1 << 20;
+
+/// Minimum rate in bytes per second at which a client stores an entry, after a grace period of [`STALL`]. One client
+/// stores an entry, and its model server starts only afterwards.
+const MIN_STORE_RATE: u64 = 8 << 20;
 
 /// Number of chunks between the thread that reads files and their upload.
 const CHUNKS: usize = 8;
@@ -164,7 +170,7 @@ impl NodeCache {
     }
 
     async fn receive(&self, response: Response, folder: &Path, limits: &Limits) -> Result<Received, String> {
-        let allowance = allowance(response.content_length().unwrap_or(limits.unpacked));
+        let allowance = allowance(response.content_length().unwrap_or(limits.unpacked), MIN_READ_RATE);
         let (sender, mut reader) = chunks();
         let (folder, limits) = (folder.to_owned(), *limits);
         let written = tokio::task::spawn_blocking(move || receive(&mut reader, &folder, &limits));
@@ -214,7 +220,7 @@ impl NodeCache {
         let listed = folder.to_owned();
         let manifest = tokio::task::spawn_blocking(move || list(&listed)).await.map_err(|error| error.to_string())?;
         let manifest = manifest.map_err(|error| error.to_string())?;
-        let allowance = allowance(manifest.bytes());
+        let allowance = allowance(manifest.bytes(), MIN_STORE_RATE);
         let (sender, mut receiver) = mpsc::channel(CHUNKS);
         let folder = folder.to_owned();
         let reading = tokio::task::spawn_blocking(move || send(&folder, &manifest, &sender));
@@ -251,9 +257,9 @@ fn entry(key: &EntryKey) -> String {
     format!("{ENTRIES}{key}")
 }
 
-/// Returns the longest time for a number of bytes.
-fn allowance(bytes: u64) -> Duration {
-    STALL + Duration::from_secs(bytes / MIN_RATE)
+/// Returns the longest time for a number of bytes at a minimum rate in bytes per second.
+fn allowance(bytes: u64, rate: u64) -> Duration {
+    STALL + Duration::from_secs(bytes / rate)
 }
 
 /// Reads a short text, and cuts a long one.
@@ -285,7 +291,7 @@ mod tests {
 
     #[test]
     fn the_time_for_an_entry_follows_its_size() {
-        assert_eq!(allowance(0), STALL);
-        assert_eq!(allowance(80 << 20), STALL + Duration::from_secs(10));
+        assert_eq!(allowance(0, 8 << 20), STALL);
+        assert_eq!(allowance(80 << 20, 8 << 20), STALL + Duration::from_secs(10));
     }
 }
