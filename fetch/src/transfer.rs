@@ -6,6 +6,7 @@ mod journal;
 mod observer;
 mod plan;
 mod read;
+mod request_size;
 mod round;
 
 use std::path::Path;

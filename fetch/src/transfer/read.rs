@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::disk::Disk;
 use super::plan::Piece;
+use super::request_size::{MeasuredRequest, RequestSize};
 use crate::error::FetchError;
 use crate::store::{Body, Object, Store, StoreError};
 
@@ -24,6 +25,8 @@ pub(super) struct Reader<'a, S> {
     pub(super) counts: &'a [AtomicU64],
     /// Maximum size of an object in bytes.
     pub(super) limit: u64,
+    /// Size of requests for parts of a piece.
+    pub(super) request_size: RequestSize,
     /// Gets the index of an object whose store has answered with the bytes that were asked for.
     pub(super) opened: mpsc::Sender<usize>,
 }
@@ -72,18 +75,42 @@ fn judge(body: &Body, object: &Object, piece: &Piece, range: &Range<u64>) -> Ans
 impl<S: Store> Reader<'_, S> {
     /// Reads a piece, from `body` if the store has already sent it.
     pub(super) async fn read(&self, piece: &Piece, body: Option<Body>) -> Outcome {
+        let (mut piece, mut body) = (piece.clone(), body);
+        loop {
+            match self.request(&piece, body.take()).await {
+                Outcome::Complete(end) if end < piece.bytes.end && piece.bytes.end != u64::MAX => {
+                    piece.done = end - piece.bytes.start;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Reads the next part of a piece.
+    async fn request(&self, piece: &Piece, body: Option<Body>) -> Outcome {
         let object = &self.objects[piece.object];
-        let range = piece.bytes.start + piece.done..piece.bytes.end;
-        let body = match body {
-            Some(body) => Ok(body),
-            None => self.store.read(object, range.clone()).await,
+        let rest = piece.bytes.start + piece.done..piece.bytes.end;
+        let mut measured = MeasuredRequest::begin();
+        let (range, body) = match body {
+            Some(body) => (rest, Ok(body)),
+            None => {
+                let range = self.part(object, piece, rest);
+                (range.clone(), self.store.read(object, range).await)
+            }
         };
+        measured.answered();
         let body = match body {
             Ok(body) => body,
             Err(error) => return Outcome::Failed(error, piece.done),
         };
         match judge(&body, object, piece, &range) {
-            Answer::From(start) => self.receive(piece, start, body).await,
+            Answer::From(start) => {
+                let outcome = self.receive(piece, start..range.end, body).await;
+                if let Outcome::Complete(end) = &outcome {
+                    self.request_size.observe(&measured, end - start);
+                }
+                outcome
+            }
             Answer::Whole => Outcome::Whole(body),
             Answer::Changed => Outcome::Failed(StoreError::Changed, piece.done),
             Answer::Other => {
@@ -93,12 +120,20 @@ impl<S: Store> Reader<'_, S> {
         }
     }
 
-    /// Writes the bytes of a body from an offset on.
-    async fn receive(&self, piece: &Piece, start: u64, body: Body) -> Outcome {
+    /// Returns the part of a piece that the next request asks for. A piece that is the whole object may be of a store
+    /// without ranges, and is not divided.
+    fn part(&self, object: &Object, piece: &Piece, rest: Range<u64>) -> Range<u64> {
+        let is_whole_object = piece.bytes == (0..object.size.unwrap_or(u64::MAX));
+        let end = if is_whole_object { rest.end } else { rest.end.min(rest.start + self.request_size.next()) };
+        rest.start..end
+    }
+
+    /// Writes the bytes of a body that begins at the start of a range, up to its end.
+    async fn receive(&self, piece: &Piece, range: Range<u64>, body: Body) -> Outcome {
         // The coordinator reads this channel as long as reads run.
         let _ = self.opened.send(piece.object).await;
-        let mut position = start;
-        let end = if piece.bytes.end == u64::MAX { body.total } else { Some(piece.bytes.end) };
+        let mut position = range.start;
+        let end = if range.end == u64::MAX { body.total } else { Some(range.end) };
         let received = self.write(piece, &mut position, end, body).await;
         let done = position - piece.bytes.start;
         match received {
@@ -161,20 +196,29 @@ fn split(batch: Vec<Result<Bytes, StoreError>>, mut room: u64) -> (Vec<Bytes>, O
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::super::PIECE;
+    use super::super::journal::Journal;
+    use super::super::request_size::SMALLEST;
     use super::*;
+    use crate::limits::Limits;
     use crate::packing::Packing;
     use crate::store::RelativePath;
 
-    fn answer(start: u64, end: Option<u64>, version: &str, (bytes, done): (Range<u64>, u64)) -> Answer {
-        let object = Object {
+    fn object() -> Object {
+        Object {
             path: RelativePath::parse("a").unwrap(),
             key: String::new(),
             size: Some(3 * PIECE),
             version: Some("1".to_owned()),
             digest: None,
             packing: Packing::None,
-        };
+        }
+    }
+
+    fn answer(start: u64, end: Option<u64>, version: &str, (bytes, done): (Range<u64>, u64)) -> Answer {
+        let object = object();
         let chunks = futures_util::stream::empty().boxed();
         let body = Body { start, end, total: Some(3 * PIECE), version: Some(version.to_owned()), chunks };
         let range = bytes.start + done..bytes.end;
@@ -195,6 +239,59 @@ mod tests {
         assert_eq!(answer(0, whole, "1", (0..3 * PIECE, 9)), Answer::From(0));
         assert_eq!(answer(9, whole, "1", (0..3 * PIECE, 9)), Answer::From(9));
         assert_eq!(answer(9, whole, "2", (0..3 * PIECE, 9)), Answer::Changed);
+    }
+
+    /// A store that counts the requests, and refuses the third one.
+    #[derive(Default)]
+    struct Ranged(Mutex<Vec<Range<u64>>>);
+
+    impl Store for Ranged {
+        async fn list(&self, _: &Limits) -> Result<Vec<Object>, StoreError> {
+            Err(StoreError::Changed)
+        }
+
+        async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
+            let mut asked = self.0.lock().unwrap();
+            asked.push(range.clone());
+            if asked.len() == 3 {
+                return Err(StoreError::retry("refused"));
+            }
+            let bytes = Bytes::from(vec![7; usize::try_from(range.end - range.start).unwrap()]);
+            let chunks = futures_util::stream::iter([Ok(bytes)]).boxed();
+            let version = object.version.clone();
+            Ok(Body { start: range.start, end: Some(range.end), total: object.size, version, chunks })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_piece_is_read_in_small_requests_and_a_failure_keeps_those_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = [object()];
+        let journal = Journal::create(folder.path(), &objects, &[0; 3]).unwrap();
+        let (store, disk) = (Ranged::default(), Disk::new(folder.path(), journal, None));
+        let counts = [0; 3].map(AtomicU64::new);
+        let (opened, _openings) = mpsc::channel(99);
+        let request_size = RequestSize::of(SMALLEST);
+        let reader = Reader {
+            store: &store,
+            objects: &objects,
+            disk: &disk,
+            counts: &counts,
+            limit: 1 << 40,
+            request_size,
+            opened,
+        };
+        let piece = Piece { object: 0, slot: 1, bytes: PIECE..2 * PIECE, done: 5, best: 5, failures: 0 };
+        let Outcome::Failed(_, done) = reader.read(&piece, None).await else { panic!("another outcome") };
+        assert_eq!(counts[1].load(Ordering::Relaxed), done);
+        let piece = Piece { done, ..piece };
+        let Outcome::Complete(end) = reader.read(&piece, None).await else { panic!("another outcome") };
+        assert_eq!((end, counts[1].load(Ordering::Relaxed)), (2 * PIECE, PIECE));
+        let mut asked = store.0.into_inner().unwrap();
+        assert_eq!(asked[0], PIECE + 5..PIECE + 5 + SMALLEST);
+        let refused = asked.remove(2);
+        assert_eq!(refused.start, asked[2].start);
+        assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
     }
 
     #[test]

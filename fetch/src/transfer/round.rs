@@ -15,6 +15,7 @@ use super::journal::{self, Journal};
 use super::observer::{INTERVAL, Observer};
 use super::plan::{self, Piece, Plan};
 use super::read::{Outcome, Reader};
+use super::request_size::RequestSize;
 use super::{CHANGED, Transfer, delay};
 use crate::error::FetchError;
 use crate::store::{Body, Object, Store, StoreError};
@@ -71,6 +72,7 @@ impl<'a, S: Store> Round<'a, S> {
             disk: &self.disk,
             counts: &self.counts,
             limit: self.transfer.limits.download,
+            request_size: RequestSize::new(),
             opened,
         };
         let mut work = Work::new(self, &reader);
