@@ -25,12 +25,22 @@ pub struct Eviction<I> {
     /// Bytes of each owner, including proposed models that could not be removed.
     owned: BTreeMap<String, u64>,
     limit: u64,
+    /// The owner that needs room; `None` if only the limit does.
+    newcomer: Option<Newcomer>,
+}
+
+/// An owner that needs room for a model.
+#[derive(Clone, Debug)]
+struct Newcomer {
+    owner: String,
+    /// Models that were not used since this time are not protected.
+    unused_since: SystemTime,
 }
 
 impl<I: Ord> Eviction<I> {
     /// Returns the eviction from a cache with these models, which may have `limit` bytes.
     pub fn new(models: impl IntoIterator<Item = Candidate<I>>, limit: u64) -> Self {
-        let mut eviction = Self { candidates: BTreeMap::new(), owned: BTreeMap::new(), limit };
+        let mut eviction = Self { candidates: BTreeMap::new(), owned: BTreeMap::new(), limit, newcomer: None };
         for model in models {
             eviction = eviction.with(&model.owner, model.bytes);
             eviction.candidates.entry(model.owner.clone()).or_default().push(model);
@@ -47,6 +57,14 @@ impl<I: Ord> Eviction<I> {
         let owned = self.owned.entry(owner.to_owned()).or_default();
         *owned = owned.saturating_add(bytes);
         self
+    }
+
+    /// Adds a model for which an owner needs room. Other owners then lose only what exceeds an equal share of the limit,
+    /// and models that were not used since `unused_since`. The owner's own models go for the rest.
+    #[must_use]
+    pub fn for_model_of(self, owner: &str, bytes: u64, unused_since: SystemTime) -> Self {
+        let newcomer = Some(Newcomer { owner: owner.to_owned(), unused_since });
+        Self { newcomer, ..self.with(owner, bytes) }
     }
 
     /// Returns true if the cache exceeds its limit.
@@ -71,10 +89,32 @@ impl<I: Ord> Iterator for Eviction<I> {
         if !self.is_over() {
             return None;
         }
-        let owned = |owner: &String| self.owned.get(owner).copied().unwrap_or(0);
+        let largest = self.largest()?;
+        let owner = match &self.newcomer {
+            Some(newcomer) if !self.exceeds_share(&largest) => self.unused(newcomer).unwrap_or(newcomer.owner.clone()),
+            Some(_) | None => largest,
+        };
+        self.candidates.get_mut(&owner)?.pop()
+    }
+}
+
+impl<I> Eviction<I> {
+    /// Returns the owner with the most bytes of those that have further models.
+    fn largest(&self) -> Option<String> {
         let with_models = self.candidates.iter().filter(|(_, models)| !models.is_empty());
-        let largest = with_models.map(|(owner, _)| owner).max_by_key(|owner| owned(owner))?.clone();
-        self.candidates.get_mut(&largest)?.pop()
+        with_models.map(|(owner, _)| owner).max_by_key(|owner| self.owned.get(*owner)).cloned()
+    }
+
+    /// Returns true if an owner has more than an equal share of the limit.
+    fn exceeds_share(&self, owner: &str) -> bool {
+        let owners = self.owned.values().filter(|bytes| **bytes > 0).count() as u64;
+        self.owned.get(owner).is_some_and(|owned| *owned > self.limit / owners.max(1))
+    }
+
+    /// Returns the owner of the least recently used model, if the model is not protected.
+    fn unused(&self, newcomer: &Newcomer) -> Option<String> {
+        let oldest = self.candidates.iter().filter_map(|(owner, models)| Some((models.last()?.last_use, owner)));
+        oldest.min().filter(|(last_use, _)| *last_use < newcomer.unused_since).map(|(_, owner)| owner.clone())
     }
 }
 
@@ -127,6 +167,23 @@ mod tests {
         assert_eq!(removed(Eviction::new(models, 500).with("small", 450)), [1, 3, 2]);
     }
 
+    #[test]
+    fn a_newcomer_takes_no_more_than_a_share_from_others() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let models = || [model(1, "a", 50, 11), model(2, "a", 40, 12), model(3, "b", 10, 13)];
+        let newcomer = |bytes| Eviction::new(models(), 100).for_model_of("b", bytes, at(10));
+        assert_eq!(removed(newcomer(40)), [1]);
+        // The rest of its share is its own.
+        assert_eq!(removed(newcomer(55)), [1, 3]);
+        let mut too_large = newcomer(70);
+        while let Some(model) = too_large.next() {
+            too_large.removed(&model);
+        }
+        assert!(too_large.is_over());
+        // What nobody uses protects nobody.
+        assert_eq!(removed(Eviction::new(models(), 100).for_model_of("b", 90, at(13))), [3, 1, 2]);
+    }
+
     fn models() -> impl Strategy<Value = Vec<Candidate<u32>>> {
         let one = (0..3_u8, 0..1000_u64, 0..100_u64);
         prop::collection::vec(one, 0..20).prop_map(|all| {
@@ -145,6 +202,28 @@ mod tests {
             prop_assert!(total(&gone) <= limit);
             if let Some((_, before)) = gone.split_last() {
                 prop_assert!(total(before) > limit);
+            }
+        }
+
+        #[test]
+        fn a_newcomer_of_any_size_leaves_others_their_share(models in models(), bytes in 0..20_000_u64, since in 0..120_u64) {
+            let limit = models.iter().map(|model| model.bytes).sum::<u64>();
+            let since = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
+            let mut eviction = Eviction::new(models.clone(), limit).for_model_of("0", bytes, since);
+            let mut owned = eviction.owned.clone();
+            while let Some(model) = eviction.next() {
+                eviction.removed(&model);
+                let owners = owned.values().filter(|bytes| **bytes > 0).count() as u64;
+                let has_more = owned[&model.owner] > limit / owners;
+                prop_assert!(model.owner == "0" || has_more || model.last_use < since);
+                *owned.get_mut(&model.owner).unwrap() -= model.bytes;
+            }
+            // An owner that stays within its share always finds room.
+            let owners = 1 + models.iter().filter(|model| model.owner != "0" && model.bytes > 0).map(|model| &model.owner)
+                .collect::<std::collections::BTreeSet<_>>().len() as u64;
+            let own: u64 = models.iter().filter(|model| model.owner == "0").map(|model| model.bytes).sum();
+            if own + bytes <= limit / owners {
+                prop_assert!(!eviction.is_over());
             }
         }
 

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_fetch::eviction::{Candidate, Eviction};
@@ -20,6 +20,16 @@ const MAX_LEASES: usize = 256;
 
 /// Maximum number of leases of one namespace: more than a node has GPUs, and a quarter of all.
 const LEASES_PER_NAMESPACE: usize = 64;
+
+/// Number of leases that are kept for namespaces with few of them, so that others cannot hold all.
+const KEPT_LEASES: usize = 64;
+
+/// Maximum number of leases of a namespace that may have one of those that are kept.
+const FEW_LEASES: usize = 4;
+
+/// Time without use after which a model may leave its cache for one of another namespace, even if its own namespace has
+/// no more than an equal share.
+const PROTECTED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Identity of an entry. The key alone never identifies an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,8 +152,7 @@ impl Index {
         if bytes.is_some_and(|bytes| bytes > self.limits.bytes) {
             return Err(CacheError::TooLarge { limit: self.limits.bytes });
         }
-        let of_namespace = self.leases.keys().filter(|other| other.namespace == id.namespace).count();
-        if self.leases.len() >= MAX_LEASES || of_namespace >= LEASES_PER_NAMESPACE {
+        if !self.has_lease_for(&id.namespace) {
             return Err(CacheError::Busy);
         }
         let state = LeaseState::Fetching(now.timer + self.limits.lease);
@@ -192,7 +201,7 @@ impl Index {
         if stored > self.limits.bytes {
             return Err(CacheError::TooLarge { limit: self.limits.bytes });
         }
-        let victims = self.victims(&id.namespace, stored)?;
+        let victims = self.victims(&id.namespace, stored, now)?;
         if let Some(held) = self.leases.get_mut(id) {
             held.state = LeaseState::Storing(stored);
         }
@@ -261,9 +270,17 @@ impl Index {
         removed
     }
 
+    /// Returns true if a namespace may have one more lease.
+    fn has_lease_for(&self, namespace: &Namespace) -> bool {
+        let own = self.leases.keys().filter(|other| other.namespace == *namespace).count();
+        let limit = if own < FEW_LEASES { MAX_LEASES } else { MAX_LEASES - KEPT_LEASES };
+        own < LEASES_PER_NAMESPACE && self.leases.len() < limit
+    }
+
     /// Chooses the entries that leave room for `stored` more bytes of a namespace.
-    fn victims(&self, namespace: &Namespace, stored: u64) -> Result<Vec<EntryId>, CacheError> {
-        let mut eviction = self.eviction().with(namespace.as_str(), stored);
+    fn victims(&self, namespace: &Namespace, stored: u64, now: Now) -> Result<Vec<EntryId>, CacheError> {
+        let unused_since = now.wall.checked_sub(PROTECTED).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut eviction = self.eviction().for_model_of(namespace.as_str(), stored, unused_since);
         let mut victims = Vec::new();
         while let Some(victim) = eviction.next() {
             eviction.removed(&victim);

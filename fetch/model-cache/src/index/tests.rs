@@ -137,6 +137,31 @@ fn the_number_of_leases_is_bounded() {
 }
 
 #[test]
+fn a_few_namespaces_cannot_hold_all_leases() {
+    let (mut index, start) = (Index::new(LIMITS), clock::now());
+    let mut ask = |namespace: &str, key| index.ask(&id(namespace, key), None, &LeaseId::new(1), at(start, 0)).is_ok();
+    let given = (0..1000).filter(|key| ask(&format!("greedy{}", key % 10), *key)).count();
+    assert!(given < MAX_LEASES, "{given}");
+    for key in 0..FEW_LEASES as u64 {
+        assert!(ask("quiet", 2000 + key), "{key}");
+    }
+    assert!(!ask("quiet", 3000));
+}
+
+#[test]
+fn a_model_as_large_as_the_cache_displaces_no_other_namespace() {
+    let (mut index, start) = (Index::new(LIMITS), clock::now());
+    store(&mut index, &id("quiet", 0), 40, at(start, 0)).unwrap();
+    assert!(matches!(store(&mut index, &id("loud", 0), 90, at(start, 1)), Err(CacheError::Full)));
+    assert_eq!(store(&mut index, &id("loud", 1), 60, at(start, 2)).unwrap(), []);
+    assert!(matches!(store(&mut index, &id("loud", 2), 61, at(start, 3)), Err(CacheError::Full)));
+    // Nothing was removed for what was refused, and an unused model is not kept for ever.
+    assert_eq!(index.size(), (2, 100));
+    let later = PROTECTED.as_secs() + 10;
+    assert_eq!(store(&mut index, &id("loud", 3), 90, at(start, later)).unwrap(), [id("loud", 1), id("quiet", 0)]);
+}
+
+#[test]
 fn entries_of_an_earlier_process_fit_the_limit() {
     let (mut index, start) = (Index::new(LIMITS), clock::now());
     assert_eq!(index.add(id("a", 1), entry(60, at(start, 1))), None);
@@ -191,9 +216,20 @@ proptest! {
                 Step::Ask(owner, key, bytes) => drop(index.ask(&name(owner, key), Some(bytes), &lease, now)),
                 Step::Begin(owner, key, bytes) => {
                     let read: Vec<_> = index.entries.iter().filter(|(_, e)| e.readers > 0).map(|(id, _)| id.clone()).collect();
+                    let mut before = BTreeMap::new();
+                    for (id, entry) in &index.entries {
+                        *before.entry(id.namespace.clone()).or_insert(0) += entry.stored;
+                    }
+                    for (id, lease) in &index.leases {
+                        *before.entry(id.namespace.clone()).or_insert(0) += lease.stored();
+                    }
                     if let Ok(removed) = index.begin(&name(owner, key), &lease, bytes, now) {
                         sizes.insert(name(owner, key), bytes);
                         prop_assert!(removed.iter().all(|(id, _)| !read.contains(id)));
+                        // Steps take less than a day, and there are three namespaces: a third is a share.
+                        for (id, _) in removed.iter().filter(|(id, _)| id.namespace.as_str() != format!("n{owner}")) {
+                            prop_assert!(before[&id.namespace] > 100 / 3);
+                        }
                     }
                 }
                 Step::Finish(owner, key) => {
