@@ -80,23 +80,11 @@ pub(crate) const INITIALIZER_DISK: &str = "weir.dev/storage-initializer-ephemera
 pub(crate) const INITIALIZER_IMAGE: &str = "weir.dev/storage-initializer-image";
 
 /// Annotations of a service that affect its pods and are copied to them.
-pub(crate) const SHAPING_OF_PODS: [&str; 15] = [
-    READ_ONLY,
-    GPU_RESOURCE_TYPES,
-    STORAGE_SECRET,
-    S3[0],
-    S3[1],
-    S3[2],
-    S3[3],
-    S3[4],
-    S3[5],
-    S3[6],
-    S3[7],
-    INITIALIZER_CPU,
-    INITIALIZER_MEMORY,
-    INITIALIZER_DISK,
-    INITIALIZER_IMAGE,
-];
+pub(crate) const SHAPING_OF_PODS: [&str; 15] = joined(&[
+    &[READ_ONLY, GPU_RESOURCE_TYPES, STORAGE_SECRET],
+    &S3,
+    &[INITIALIZER_CPU, INITIALIZER_MEMORY, INITIALIZER_DISK, INITIALIZER_IMAGE],
+]);
 
 /// Annotation of KServe's pods whose model is in a store that `model.storage` names.
 pub(crate) const STORAGE_SPEC: &str = "internal.serving.kserve.io/storage-spec";
@@ -111,22 +99,25 @@ pub(crate) const STORAGE_CONTAINER: &str = "internal.serving.kserve.io/storage-c
 pub(crate) const KSERVE: &str = "serving.kserve.io/";
 
 /// KServe's annotations of services that Weir reads.
-pub(crate) const KSERVE_READ: [&str; 14] = [
-    AUTOSCALER_CLASS,
-    STOP,
-    DISABLE_AUTO_UPDATE,
-    MODE,
-    GPU_RESOURCE_TYPES,
-    STORAGE_SECRET,
-    S3[0],
-    S3[1],
-    S3[2],
-    S3[3],
-    S3[4],
-    S3[5],
-    S3[6],
-    S3[7],
-];
+pub(crate) const KSERVE_READ: [&str; 14] =
+    joined(&[&[AUTOSCALER_CLASS, STOP, DISABLE_AUTO_UPDATE, MODE, GPU_RESOURCE_TYPES, STORAGE_SECRET], &S3]);
+
+/// Joins lists that have `N` names together.
+const fn joined<const N: usize>(lists: &[&[&'static str]]) -> [&'static str; N] {
+    let mut all = [""; N];
+    let (mut list, mut at) = (0, 0);
+    while list < lists.len() {
+        let mut index = 0;
+        while index < lists[list].len() {
+            all[at] = lists[list][index];
+            at += 1;
+            index += 1;
+        }
+        list += 1;
+    }
+    assert!(at == N, "the lists have another number of names");
+    all
+}
 
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
