@@ -17,12 +17,14 @@ pub enum FetchError {
         reason: String,
     },
     /// The server refused the request, for example with 404; retrying would not help.
-    #[error("{uri} answered {status}{}", advice(*status))]
+    #[error("{uri} answered {status}{}", advice(*status, *query))]
     Refused {
         /// The URI without its credentials, query and fragment.
         uri: String,
         /// HTTP status of the response.
         status: u16,
+        /// Presence of a query in the URI, which may be a signature.
+        query: UriQuery,
     },
     /// The source does not give the files; retrying would not help.
     #[error("{uri}: {reason}")]
@@ -108,11 +110,25 @@ pub enum FetchError {
     },
 }
 
+/// Presence of a query in a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UriQuery {
+    /// The URI has no query.
+    Absent,
+    /// The URI has a query, which may be a signature.
+    Present,
+}
+
 /// Returns the clause that says what to do about a status of a web server.
-fn advice(status: u16) -> &'static str {
-    match status {
-        404 | 410 => ": there is no such file; check the address",
-        401 | 403 => ": access is denied; the file is not public, or the signature in the URI has expired",
+fn advice(status: u16, query: UriQuery) -> &'static str {
+    match (status, query) {
+        (404 | 410, _) => ": there is no such file; check the address",
+        (401 | 403, UriQuery::Present) => {
+            ": access is denied; the signature in the URI has expired, or is not for this file: make a new one"
+        }
+        (401 | 403, UriQuery::Absent) => {
+            ": access is denied; the file is not public: use a signed URI, or a scheme with credentials such as s3://"
+        }
         _ => "",
     }
 }

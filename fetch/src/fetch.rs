@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::attempt::{Attempt, Progress};
+use crate::authorities;
 use crate::credentials::Access;
 use crate::durable;
 use crate::error::FetchError;
@@ -15,7 +16,7 @@ use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
 use crate::store::{Object, Store};
 use crate::transfer::{FILES, Transfer, blocking, first_missing};
 use crate::unpack::{unpack, unpack_layers};
-use crate::web::{Trust, WebClient};
+use crate::web::WebClient;
 
 /// Working directory of a fetch, next to its target, so that the last step is a rename within one file system.
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ impl Fetch<'_> {
         let job = Job { staging: &staging, target, limits, uri: &uri, shown: &shown, cache: self.cache };
         let fetched = match &source {
             Source::Http(source) => {
-                let web = web(limits, &Trust::System, &shown)?;
+                let web = web(access, limits, &shown)?;
                 job.run(&HttpStore::new(source, web, first_missing(&staging.folder)), observe).await
             }
             Source::Bucket(source) => job.run(&BucketStore::new(source, access, limits)?, observe).await,
@@ -182,8 +183,9 @@ impl Job<'_> {
 const CACHED: &str = "cached";
 
 /// Returns a client of web servers for this URI.
-pub(crate) fn web(limits: &Limits, trust: &Trust, shown: &str) -> Result<WebClient, FetchError> {
-    WebClient::new(limits, trust).map_err(|reason| FetchError::Unavailable { uri: shown.to_owned(), reason })
+pub(crate) fn web(access: &Access, limits: &Limits, shown: &str) -> Result<WebClient, FetchError> {
+    let client = authorities::trust(access).and_then(|trust| WebClient::new(limits, &trust));
+    client.map_err(|reason| FetchError::Unavailable { uri: shown.to_owned(), reason })
 }
 
 impl Staging {

@@ -11,7 +11,6 @@ use crate::shown_uri::without_secrets;
 use crate::size;
 use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
 use crate::store::{Object, Store, StoreError};
-use crate::web::Trust;
 
 /// Number of attempts of each request.
 const ATTEMPTS: u32 = 2;
@@ -48,9 +47,7 @@ pub async fn inspect(access: &Access, uri: &str, limits: &Limits) -> Result<Inve
     let uri = access.resolve(uri)?;
     let shown = without_secrets(&uri);
     match &Source::parse(&uri)? {
-        Source::Http(source) => {
-            look(&HttpStore::new(source, web(limits, &Trust::System, &shown)?, 0), limits, &shown).await
-        }
+        Source::Http(source) => look(&HttpStore::new(source, web(access, limits, &shown)?, 0), limits, &shown).await,
         Source::Bucket(source) => look(&BucketStore::new(source, access, limits)?, limits, &shown).await,
         Source::Hub(address) => look(&Hub::new(address.clone(), access, limits)?, limits, &shown).await,
         Source::Registry(reference) => look(&Registry::new(reference.clone(), access, limits)?, limits, &shown).await,
@@ -100,6 +97,7 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
+    use crate::error::UriQuery;
     use crate::packing::Packing;
     use crate::store::{Body, RelativePath};
 
@@ -159,7 +157,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn files_that_can_be_listed_and_not_read_are_an_error() {
-        let refused = || StoreError::Fatal(FetchError::Refused { uri: "s3://b/m".to_owned(), status: 402 });
+        let refused = || {
+            StoreError::Fatal(FetchError::Refused { uri: "s3://b/m".to_owned(), status: 402, query: UriQuery::Absent })
+        };
         let one = || vec![object("a", Some(1))];
         assert_eq!(looked(one(), vec![Err(refused())]).await.unwrap_err(), "s3://b/m answered 402");
         let twice = vec![Err(StoreError::retry("answered 503")), Err(StoreError::Changed)];

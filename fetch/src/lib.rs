@@ -10,6 +10,7 @@
 //! target complete.
 
 mod attempt;
+mod authorities;
 mod credentials;
 mod digest;
 mod durable;

@@ -10,6 +10,8 @@ pub(crate) struct AzureSettings {
     pub(crate) endpoint: Option<String>,
     /// Host that issues tokens; `None` for Azure's public cloud.
     pub(crate) authority: Option<String>,
+    /// Client ID of the machine's identity that is used; `None` for the only one, which the machine was given.
+    pub(crate) machine: Option<String>,
 }
 
 /// Proof of identity for Azure.
@@ -73,6 +75,7 @@ impl AzureSettings {
             identity: layers.iter().find_map(of_layer).or_else(|| workload(&layers)).unwrap_or(AzureIdentity::Unknown),
             endpoint: first(&layers, "endpoint").map(str::to_owned),
             authority: first(&layers, "authority").map(str::to_owned),
+            machine: first(&layers, "id").map(str::to_owned),
         })
     }
 }

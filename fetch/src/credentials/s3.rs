@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Access, CredentialKind, Values, first, flag, ini, read_text};
+use crate::authorities;
 use crate::web::Trust;
 
 /// Settings for the buckets of one service.
@@ -108,7 +109,7 @@ impl S3Settings {
                 Some(true) => S3Style::VirtualHost,
                 Some(false) | None => S3Style::Path,
             },
-            trust: trust(&layers)?,
+            trust: trust(access, &layers)?,
             token_service: first(&layers, "AWS_ENDPOINT_URL_STS").map(str::to_owned),
             metadata: access
                 .variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
@@ -174,7 +175,7 @@ fn endpoint(layers: &[Values]) -> Result<Option<String>, String> {
         .ok_or_else(|| "the endpoint is no URL such as https://HOST:PORT".to_owned())
 }
 
-fn trust(layers: &[Values]) -> Result<Trust, String> {
+fn trust(access: &Access, layers: &[Values]) -> Result<Trust, String> {
     if setting(layers, "S3_VERIFY_SSL")? == Some(false) {
         return Ok(Trust::Any);
     }
@@ -182,7 +183,7 @@ fn trust(layers: &[Values]) -> Result<Trust, String> {
         return Ok(Trust::Also(pem.as_bytes().to_vec()));
     }
     let Some(path) = first(layers, "AWS_CA_BUNDLE") else {
-        return Ok(Trust::System);
+        return authorities::trust(access);
     };
     // A Secret may have the certificates themselves in place of a path.
     if path.contains("BEGIN CERTIFICATE") {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use super::*;
+use crate::error::UriQuery;
 
 /// A store in memory, which records the reads.
 #[derive(Default)]
@@ -46,7 +47,7 @@ impl Store for Bucket {
         self.read.lock().unwrap().push(object.key.clone());
         if *self.refused.lock().unwrap() == Some(&*object.key) {
             let uri = format!("s3://b/{}", object.key);
-            return Err(StoreError::Fatal(FetchError::Refused { uri, status: 403 }));
+            return Err(StoreError::Fatal(FetchError::Refused { uri, status: 403, query: UriQuery::Absent }));
         }
         let (version, content) = self.files.lock().unwrap()[&object.key].clone();
         let total = content.len() as u64;

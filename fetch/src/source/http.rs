@@ -8,7 +8,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
 use crate::digest::Digest;
-use crate::error::FetchError;
+use crate::error::{FetchError, UriQuery};
 use crate::limits::Limits;
 use crate::packing::Packing;
 use crate::shown_uri::without_secrets;
@@ -111,7 +111,8 @@ impl<'a> HttpStore<'a> {
             206 => head.start.ok_or_else(|| StoreError::retry("a partial response without Content-Range"))?,
             status => {
                 let uri = without_secrets(self.source.url.as_str());
-                return Err(StoreError::Fatal(FetchError::Refused { uri, status }));
+                let query = if self.source.url.query().is_some() { UriQuery::Present } else { UriQuery::Absent };
+                return Err(StoreError::Fatal(FetchError::Refused { uri, status, query }));
             }
         };
         let chunks = response.bytes_stream().map(|chunk| chunk.map_err(|error| interrupted(&error))).boxed();
@@ -130,6 +131,11 @@ impl HttpStore<'_> {
             packing: self.source.packing(),
         }
     }
+}
+
+/// Returns true for the body of a response without a range.
+fn is_whole(body: &Body) -> bool {
+    body.start == 0 && body.end == body.total
 }
 
 impl Store for HttpStore<'_> {
@@ -151,7 +157,7 @@ impl Store for HttpStore<'_> {
 
     async fn read(&self, object: &Object, range: Range<u64>) -> Result<Body, StoreError> {
         if let Some(body) = self.opened.lock().await.take()
-            && (body.start == range.start || body.start == 0)
+            && (body.start == range.start || is_whole(&body))
         {
             return Ok(body);
         }

@@ -21,12 +21,13 @@ use self::address::SCHEME;
 use self::refusal::{HubLogin, HubRefusal};
 use self::tree::{Entry, Revision};
 use super::located::{Locations, body, small};
+use crate::authorities;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::patterns::Patterns;
 use crate::settings::Settings;
 use crate::store::{Body, Object, Store, StoreError};
-use crate::web::{Trust, WebClient, failure};
+use crate::web::{WebClient, failure};
 
 /// Maximum size of an answer about a model, in bytes. A page of the Hub has a thousand files, about 400 bytes each.
 const MAX_ANSWER: usize = 16 << 20;
@@ -57,7 +58,9 @@ impl Hub {
             endpoint: token::endpoint(settings).map_err(invalid)?,
             token: token::token(settings).map_err(invalid)?,
             patterns: Patterns::of(settings),
-            client: WebClient::new(limits, &Trust::System).map_err(|reason| invalid(&reason))?,
+            client: authorities::trust(settings)
+                .and_then(|trust| WebClient::new(limits, &trust))
+                .map_err(|reason| invalid(&reason))?,
             locations: Locations::default(),
             commit: OnceLock::new(),
             address,

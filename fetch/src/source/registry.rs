@@ -23,12 +23,13 @@ use self::manifest::{Manifest, Next};
 use self::reference::Pin;
 pub(crate) use self::reference::Reference;
 use super::located::{Locations, body, small};
+use crate::authorities;
 use crate::digest::Digest;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::settings::Settings;
 use crate::store::{Body, Object, Store, StoreError};
-use crate::web::{Trust, WebClient, failure};
+use crate::web::{WebClient, failure};
 
 /// Maximum size of a manifest in bytes, which registries are advised to accept.
 const MAX_MANIFEST: usize = 4 << 20;
@@ -59,7 +60,7 @@ impl Registry {
         let login = docker_config::login(settings, &reference).map_err(invalid)?;
         Ok(Self {
             base: insecure::base(reference.host(), settings).map_err(invalid)?,
-            client: WebClient::new(limits, &Trust::System).map_err(invalid)?,
+            client: authorities::trust(settings).and_then(|trust| WebClient::new(limits, &trust)).map_err(invalid)?,
             authentication: Authentication::new(login, &reference.repository),
             locations: Locations::default(),
             reference,

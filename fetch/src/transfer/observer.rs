@@ -73,6 +73,7 @@ fn rate(samples: &VecDeque<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::UriQuery;
 
     #[test]
     fn the_rate_is_that_of_the_last_seconds() {
@@ -94,7 +95,7 @@ mod tests {
         let mut events = Vec::new();
         let mut observe = |attempt| events.push(attempt);
         let mut observer = Observer::new(&mut observe);
-        let error = FetchError::Refused { uri: "http://a/x".to_owned(), status: 503 };
+        let error = FetchError::Refused { uri: "http://a/x".to_owned(), status: 503, query: UriQuery::Absent };
         observer.failed(&error);
         observer.failed(&error);
         observer.began();

@@ -11,11 +11,12 @@ use super::login::Login;
 use super::refusal::Cause;
 use super::service::Connector;
 use super::{BucketSource, Provider};
+use crate::authorities;
 use crate::credentials::{
     Access, AzureIdentity, AzureSettings, GcsIdentity, GcsSettings, S3Identity, S3Settings, S3Style,
 };
 use crate::limits::Limits;
-use crate::web::{Trust, WebClient};
+use crate::web::WebClient;
 
 /// Settings of a bucket's service.
 pub(super) struct Connection {
@@ -43,7 +44,7 @@ impl Connection {
         };
         let trust = match &settings {
             Settings::S3(settings) => settings.trust.clone(),
-            Settings::Gcs(_) | Settings::Azure(..) => Trust::System,
+            Settings::Gcs(_) | Settings::Azure(..) => authorities::trust(access)?,
         };
         let named = METADATA_HOSTS.iter().filter_map(|name| access.variable(name).map(str::to_owned));
         let connector = Connector::new(WebClient::new(limits, &trust)?, named)?;
@@ -142,7 +143,12 @@ impl Connection {
         if let Some(endpoint) = &settings.endpoint {
             builder = builder.with_endpoint(endpoint.clone());
         }
-        let mut pairs = if login == Login::Given { azure_identity(&settings.identity) } else { Vec::new() };
+        let mut pairs = match login {
+            Login::Given => azure_identity(&settings.identity),
+            // A machine may have several identities, of which this names one.
+            Login::Machine => settings.machine.iter().map(|id| (AzureKey::ClientId, id.clone())).collect(),
+            Login::Anonymous => Vec::new(),
+        };
         pairs.extend(settings.authority.clone().map(|host| (AzureKey::AuthorityHost, host)));
         pairs.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value))
     }

@@ -194,6 +194,9 @@ fn sentence(refusal: &Refusal, code: &str, subject: &FailedRequest<'_>) -> Strin
         ("RequestTimeTooSkewed", _) => {
             "the clock of this machine differs from the service's by more than 15 minutes; set it".to_owned()
         }
+        ("AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" | "IncorrectEndpoint", _) => {
+            in_another_region(refusal.region.as_deref())
+        }
         (_, 401 | 403) if subject.login == Login::Anonymous => {
             format!(
                 "access is denied{shown}, and no credentials are given; see `weir fetch --help` for ways to give them"
@@ -203,11 +206,15 @@ fn sentence(refusal: &Refusal, code: &str, subject: &FailedRequest<'_>) -> Strin
             format!("the credentials have no right to read it{shown}; grant reading and listing of the bucket {bucket}")
         }
         (_, 404) => format!("not found{shown}; check the names of the bucket {bucket} and of the path"),
-        (_, 300..=399) => match &refusal.region {
-            Some(region) => format!("the bucket is in the region {region}; set AWS_REGION to it"),
-            None => "the bucket is in another region; set AWS_REGION to it".to_owned(),
-        },
+        (_, 300..=399) => in_another_region(refusal.region.as_deref()),
         _ => format!("the service answered {status}{shown}"),
+    }
+}
+
+fn in_another_region(region: Option<&str>) -> String {
+    match region {
+        Some(region) => format!("the bucket is in the region {region}; set AWS_REGION to it"),
+        None => "the bucket is in another region; set AWS_REGION to it".to_owned(),
     }
 }
 
@@ -238,6 +245,7 @@ mod tests {
             (403, "InvalidObjectState", "the object is archived (InvalidObjectState); restore it"),
             (404, "", "not found; check the names"),
             (301, "PermanentRedirect", "another region; set AWS_REGION"),
+            (400, "AuthorizationHeaderMalformed", "another region; set AWS_REGION"),
             (418, "Teapot", "the service answered 418 (Teapot)"),
         ];
         for (status, code, text) in expected {

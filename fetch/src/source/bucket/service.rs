@@ -163,7 +163,7 @@ async fn refusal(mut response: reqwest::Response) -> Refusal {
     Refusal {
         status,
         code: element(&text, "Code").or_else(|| member(&text)).or_else(|| header("x-ms-error-code")),
-        region: header("x-amz-bucket-region").or_else(|| element(&text, "Region")),
+        region: header("x-amz-bucket-region").or_else(|| element(&text, "Region")).or_else(|| expected_region(&text)),
         after: web::retry_after(&headers),
     }
 }
@@ -177,6 +177,14 @@ fn element(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (value, _) = rest.split_once("</")?;
     is_word(value).then(|| value.to_owned())
+}
+
+/// Returns the region in the message about a signature for another one: `the region 'us-east-1' is wrong; expecting
+/// 'eu-west-1'`, which some services send without the element for it.
+fn expected_region(text: &str) -> Option<String> {
+    let text = text.replace("&apos;", "'").replace("&#39;", "'");
+    let (region, _) = text.split_once("; expecting '")?.1.split_once('\'')?;
+    is_word(region).then(|| region.to_owned())
 }
 
 /// Returns the code of an error in JSON, as token services send it.
@@ -238,6 +246,10 @@ mod tests {
         assert_eq!(element(xml, "Code").as_deref(), Some("NoSuchBucket"));
         assert_eq!(element(xml, "Region").as_deref(), Some("eu-west-1"));
         assert_eq!(element("<Code>a b <secret></Code>", "Code"), None);
+        let message =
+            "is malformed; the region &apos;us-east-1&apos; is wrong; expecting &apos;eu-west-1&apos;</Message>";
+        assert_eq!(expected_region(message).as_deref(), Some("eu-west-1"));
+        assert_eq!(expected_region("; expecting 'a secret'"), None);
         assert_eq!(member(r#"{"error":"invalid_grant","error_description":"x"}"#).as_deref(), Some("invalid_grant"));
         let google = r#"{"error":{"code":403,"status":"PERMISSION_DENIED"}}"#;
         assert_eq!(member(google).as_deref(), Some("PERMISSION_DENIED"));
