@@ -11,8 +11,17 @@ const DENIED: [&str; 8] =
 /// ServiceAccount of pods that name none.
 const DEFAULT: &str = "default";
 
+/// Words of `weir fetch` about a file system that is too small, before the size of the model.
+const NO_ROOM: &str = " has no room for the model";
+
+/// Annotation of a service with the disk that its fetches request.
+const DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
+
 /// Returns the sentence, with what to do. Names of Secrets are in it, never their values.
 pub(super) fn sentence(message: &str, pod: &Pod, container: Option<&Container>) -> String {
+    if let Some((_, size)) = message.split_once(NO_ROOM) {
+        return format!("the model cannot be fetched, {message}: {}", request_disk(size));
+    }
     let lower = message.to_lowercase();
     let is_denied = lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| DENIED.contains(&word));
     let what_to_do = match (is_denied, secrets(container)) {
@@ -30,6 +39,31 @@ pub(super) fn sentence(message: &str, pod: &Pod, container: Option<&Container>) 
         ),
     };
     format!("the model cannot be fetched, {message}: {what_to_do}")
+}
+
+/// Returns the advice about a node without room. The text after [`NO_ROOM`] begins with the size, if that is known.
+fn request_disk(text: &str) -> String {
+    let amount = text.strip_prefix(" of ").and_then(|text| text.split_once(';')).and_then(|(size, _)| quantity(size));
+    let (least, shown) = match amount {
+        Some(amount) => ("at least", amount),
+        None => ("the size of the archive and its files, such as", "50G".to_owned()),
+    };
+    format!("let a node with that room take the pod, by the annotation {DISK} of {least} {shown}")
+}
+
+/// Returns a size such as `41.9 MB` as a quantity that is larger, because the size is rounded.
+fn quantity(size: &str) -> Option<String> {
+    let (number, unit) = size.split_once(' ')?;
+    let number = number.parse::<f64>().ok()?.floor() + 1.0;
+    let suffix = match unit {
+        "B" => "",
+        "kB" => "k",
+        "MB" => "M",
+        "GB" => "G",
+        "TB" => "T",
+        _ => return None,
+    };
+    Some(format!("{number}{suffix}"))
 }
 
 /// Returns the names of the Secrets that a container gets as files or variables, each once.
@@ -65,6 +99,20 @@ mod tests {
         let pod = json!({ "spec": { "containers": [], "serviceAccountName": account } });
         let container = serde_json::from_value(container.clone()).unwrap();
         sentence(message, &serde_json::from_value(pod).unwrap(), Some(&container))
+    }
+
+    #[test]
+    fn a_node_without_room_is_avoided_by_an_annotation() {
+        let container = json!({ "name": "storage-initializer" });
+        let full = "/mnt/models/.weir-fetch has no room for the model";
+        let known =
+            of(&format!("{full} of 41.9 MB; free some space, or use a larger volume: 4.2 MB are free"), "", &container);
+        assert!(known.contains("4.2 MB are free: let a node with that room take the pod"), "{known}");
+        assert!(known.ends_with("weir.dev/storage-initializer-ephemeral-storage of at least 42M"), "{known}");
+        let unpacked = of(&format!("{full}; free some space, or use a larger volume"), "", &container);
+        assert!(unpacked.ends_with("of the size of the archive and its files, such as 50G"), "{unpacked}");
+        assert_eq!(quantity("12.0 GB").as_deref(), Some("13G"));
+        assert_eq!(quantity("much"), None);
     }
 
     #[test]
