@@ -1,17 +1,22 @@
 """Ways to give credentials: each server accepts only what the way in question gives."""
 
+import base64
 import datetime
 import http.server
 import ipaddress
 import json
+import pathlib
+import shutil
 import ssl
+import subprocess
+import sys
 import threading
 import urllib.parse
 import urllib.request
 
 import pytest
 
-from conftest import fetch, files
+from conftest import WEIR, fetch, files
 from gcs import Gcs
 from hub import TOKEN, Hub
 from registry import Registry, tar
@@ -207,6 +212,112 @@ def test_workload_identity_of_azure_is_exchanged_for_a_token(serve, tmp_path):
     assert "client_secret=hidden" in forms[-1]
 
 
+@pytest.mark.parametrize("place", ["variable", "secret", "signature"])
+def test_keys_and_signatures_of_azure(serve, tmp_path, place):
+    """The signatures themselves are Azure's to check, or its emulator's in test_table.py."""
+
+    def blobs(request):
+        is_key = (request.headers.get("authorization") or "").startswith("SharedKey account:")
+        is_signature = "sig=hidden" in request.path
+        if not (is_signature if place == "signature" else is_key):
+            return send(request, 403, b"<Error><Code>AuthorizationFailure</Code></Error>")
+        return weights(request)
+
+    key, flags = base64.b64encode(b"hidden").decode(), []
+    variables = {"AZURE_STORAGE_ENDPOINT": serve(blobs)}
+    if place == "secret":
+        (tmp_path / "credentials/azure").mkdir(parents=True)
+        (tmp_path / "credentials/azure/AZURE_STORAGE_ACCESS_KEY").write_text(key)
+        flags = ["--credentials", str(tmp_path / "credentials")]
+    elif place == "variable":
+        variables["AZURE_STORAGE_ACCESS_KEY"] = key
+    else:
+        variables["AZURE_STORAGE_SAS_TOKEN"] = "sv=2021-08-06&sig=hidden"
+    uri = "https://account.blob.core.windows.net/models/model.pt"
+    assert fetched(uri, tmp_path, variables, *flags) == {"model.pt": b"weights"}
+
+
+def place_of(folder, place, credentials):
+    """Writes credentials of Google to a place. Returns the variables and flags with which a fetch finds them."""
+    path = {
+        "variable": folder / "key.json",
+        "home": folder / ".config/gcloud/application_default_credentials.json",
+        "secret": folder / "credentials/google/gcloud-application-credentials.json",
+    }[place]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(credentials))
+    variables = {"GOOGLE_APPLICATION_CREDENTIALS": str(path)} if place == "variable" else {}
+    return variables, ["--credentials", str(folder / "credentials")] if place == "secret" else []
+
+
+@pytest.mark.parametrize("place", ["variable", "home"])
+def test_the_login_of_a_user_of_google_is_exchanged_for_a_token(tmp_path, place):
+    bucket, forms = Gcs({"m/model.pt": b"weights"}, token="user"), []
+
+    def google(request):
+        if request.path != "/o/oauth2/token":
+            return bucket(request)
+        forms.append(request.rfile.read(int(request.headers["content-length"])).decode())
+        return send(request, 200, json.dumps({"access_token": "user", "expires_in": 3600}).encode())
+
+    user = {"type": "authorized_user", "client_id": "id", "client_secret": "hidden", "refresh_token": "hidden-too"}
+    variables, flags = place_of(tmp_path, place, user)
+    root, port = secure_server(tmp_path, google)
+    variables |= {"HTTPS_PROXY": tunnel_to(port), "SSL_CERT_FILE": str(root)}
+    assert fetched("gs://models/m", tmp_path, variables, *flags) == {"model.pt": b"weights"}
+    assert "refresh_token=hidden-too" in forms[0] and "client_id=id" in forms[0]
+
+
+@pytest.mark.parametrize("place", ["variable", "home", "secret"])
+def test_the_key_of_a_service_account_of_google_signs_the_token(tmp_path, place):
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+    def decode(part):
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+    def google(request):
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        signed, _, signature = token.rpartition(".")
+        # Raises, and so ends the connection, if the signature is not that of the key.
+        key.public_key().verify(decode(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        assert json.loads(decode(signed.split(".")[1]))["iss"] == "weir@models.test"
+        return Gcs({"m/model.pt": b"weights"})(request)
+
+    account = {"type": "service_account", "private_key": pem, "private_key_id": "1", "client_email": "weir@models.test"}
+    variables, flags = place_of(tmp_path, place, account)
+    root, port = secure_server(tmp_path, google)
+    variables |= {"HTTPS_PROXY": tunnel_to(port), "SSL_CERT_FILE": str(root)}
+    assert fetched("gs://models/m", tmp_path, variables, *flags) == {"model.pt": b"weights"}
+
+
+@pytest.mark.parametrize("place", ["variable", "home", "secret"])
+def test_credentials_of_another_cloud_for_google_are_refused_by_name(tmp_path, place):
+    variables, flags = place_of(tmp_path, place, {"type": "external_account"})
+    done = fetch("gs://models/m", tmp_path, variables, *flags)
+    assert done.returncode == 1 and 'credentials of type "external_account"; only service_account' in done.stderr, done.stderr
+
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--net"]
+
+
+@pytest.mark.parametrize("service", ["task", "identity", "chosen identity"])
+def test_services_of_the_machine_at_their_fixed_addresses(tmp_path, service):
+    """The agent of ECS tasks, and the managed identity of Azure; with one of several, the variable names it."""
+    if not shutil.which("unshare") or subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode:
+        pytest.skip("this system has no user namespaces")
+    program = pathlib.Path(__file__).with_name("machine.py")
+    command = [*NAMESPACE, sys.executable, str(program), service, WEIR, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert files(tmp_path) == {"model.pt": b"weights"}
+
+
 @pytest.mark.parametrize("place", ["variable", "path", "home", "cache", "secret"])
 def test_the_token_of_the_hub(serve, tmp_path, place):
     variables, flags = {"HF_ENDPOINT": serve(Hub(gated=True))}, []
@@ -287,7 +398,7 @@ def authority(folder, names):
 
 def secure_server(folder, answer):
     """Starts an HTTPS server. Returns the file of its authority, and its port."""
-    root, leaf = authority(folder, ["storage.googleapis.com"])
+    root, leaf = authority(folder, ["storage.googleapis.com", "accounts.google.com"])
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -295,7 +406,7 @@ def secure_server(folder, answer):
         def do_GET(self):
             answer(self)
 
-        do_HEAD = do_GET
+        do_HEAD = do_POST = do_GET
 
         def log_message(self, *_):
             pass
@@ -344,30 +455,39 @@ def weights(request):
     return send(request, 200, b"weights", headers)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3 secret", "s3 unverified", "https", "hf", "oci"])
-def test_certificates_of_a_private_authority(tmp_path, scheme):
+@pytest.mark.parametrize(
+    "scheme, variable",
+    [
+        *((scheme, "SSL_CERT_FILE") for scheme in ["s3", "s3 secret", "s3 unverified", "https", "oci", "gs"]),
+        *((scheme, "CA_BUNDLE") for scheme in ["s3", "hf", "oci", "gs"]),
+        ("https", "CA_BUNDLE_VOLUME_MOUNT_POINT"),
+    ],
+)
+def test_certificates_of_a_private_authority(tmp_path, scheme, variable):
     registry = Registry()
     layer = registry.blob(tar({"models/model.pt": b"weights"}), "application/vnd.oci.image.layer.v1.tar")
     registry.push("org/car:1", [layer])
     # On this machine registries speak plain HTTP, so that of the test has another name.
     root, port = secure_server(tmp_path, {"hf": Hub(), "oci": registry}.get(scheme, weights))
+    (tmp_path / "cabundle.crt").write_text(root.read_text())
     keys = {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{port}", "awsAnonymousCredential": "1"}
-    trusted = {"SSL_CERT_FILE": str(root)}
+    trusted = {variable: str(tmp_path if "MOUNT" in variable else root)}
     flags = []
     if scheme == "s3 secret":
         (tmp_path / "credentials/ca").mkdir(parents=True)
         (tmp_path / "credentials/ca/s3-cabundle").write_text(root.read_text())
         flags = ["--credentials", str(tmp_path / "credentials")]
     uri, variables = {
-        "s3": ("s3://models/model.pt", keys | {"AWS_CA_BUNDLE": str(root)}),
+        "s3": ("s3://models/model.pt", keys | ({"AWS_CA_BUNDLE": str(root)} if variable == "SSL_CERT_FILE" else trusted)),
         "s3 secret": ("s3://models/model.pt", keys),
         "s3 unverified": ("s3://models/model.pt", keys | {"S3_VERIFY_SSL": "0"}),
         "https": (f"https://127.0.0.1:{port}/model.pt", trusted),
         "hf": ("hf://org/net:v1", trusted | {"HF_ENDPOINT": f"https://127.0.0.1:{port}"}),
         "oci": ("oci://storage.googleapis.com/org/car:1", trusted | {"HTTPS_PROXY": tunnel_to(port)}),
+        "gs": ("gs://models/model.pt", trusted | {"HTTPS_PROXY": tunnel_to(port)}),
     }[scheme]
     found = fetched(uri, tmp_path, variables, *flags)
     assert "config.json" in found if scheme == "hf" else found == {"model.pt": b"weights"}
-    if scheme == "https":
+    if variable == "CA_BUNDLE_VOLUME_MOUNT_POINT":
         denied = fetch(uri, tmp_path / "denied", {})
         assert denied.returncode == 1 and "is not trusted (UnknownIssuer); name the file of its authority" in denied.stderr, denied.stderr

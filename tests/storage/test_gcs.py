@@ -18,15 +18,3 @@ def test_objects_and_prefixes(serve, tmp_path):
     assert "no object has this key" in done.stderr
     done = fetch("gs://nowhere/m", tmp_path, variables)
     assert "the bucket nowhere does not exist" in done.stderr
-
-
-def test_kinds_of_credentials_that_are_not_supported_are_named(tmp_path):
-    key = tmp_path / "key.json"
-    key.write_text('{"type": "external_account"}')
-    done = fetch("gs://models/m", tmp_path, {"GOOGLE_APPLICATION_CREDENTIALS": str(key)})
-    assert 'credentials of type "external_account"; only service_account' in done.stderr, done.stderr
-    secret = tmp_path / "credentials/google"
-    secret.mkdir(parents=True)
-    (secret / "gcloud-application-credentials.json").write_text('{"type": "external_account"}')
-    done = fetch("gs://models/m", tmp_path, {}, "--credentials", str(tmp_path / "credentials"))
-    assert 'credentials of type "external_account"; only service_account' in done.stderr, done.stderr

@@ -1,7 +1,7 @@
 """Downloads that are killed, and disks that are full."""
 
 import io
-import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -59,6 +59,40 @@ def test_a_killed_download_resumes_at_the_byte(serve, tmp_path):
     assert last.returncode == 0 and "retrying" not in last.stderr, last.stderr
     assert files(tmp_path) == {"model.bin": CONTENT}
     assert sent[0] <= 1.1 * SIZE, sent
+
+
+def test_thousands_of_objects_take_little_memory(serve, aws, tmp_path):
+    """benches/fetch.py fetches a hundred thousand."""
+    objects = 2000
+
+    def answer(request):
+        body = b"weights"
+        if "list-type" in request.path:
+            page = int(request.path.partition("continuation-token=")[2].partition("&")[0] or 0)
+            entry = '<Contents><Key>m/{0}/{1}</Key><Size>7</Size><ETag>"1"</ETag><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>'
+            entries = "".join(entry.format(page, number) for number in range(1000))
+            more = f"<NextContinuationToken>{page + 1}</NextContinuationToken>" if page == 0 else ""
+            body = f"<ListBucketResult>{entries}{more}</ListBucketResult>".encode()
+        is_missing = request.path == "/models/m"
+        request.send_response(404 if is_missing else 200)
+        headers = {"content-length": "0" if is_missing else str(len(body)), "etag": '"1"'}
+        for name, value in (headers | {"last-modified": "Wed, 21 Oct 2015 07:28:00 GMT"}).items():
+            request.send_header(name, value)
+        request.end_headers()
+        if request.command == "GET" and not is_missing:
+            request.wfile.write(body)
+
+    aws["AWS_ENDPOINT_URL"] = serve(answer)
+    command = [WEIR, "fetch", "s3://models/m", str(tmp_path / "models")]
+    process, peak = subprocess.Popen(command, env=aws), 0
+    while process.poll() is None:
+        memory = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
+        peak = int(memory[1]) if memory else peak
+        time.sleep(0.02)
+    assert process.returncode == 0
+    found = files(tmp_path)
+    assert len(found) == objects and set(found.values()) == {b"weights"}
+    assert 0 < peak <= 96 << 10
 
 
 def on_small_disk(folder, uri):

@@ -62,9 +62,7 @@ impl Disk {
     pub(super) async fn open(&self, path: &Path) -> Result<Arc<File>, FetchError> {
         let (disk, path) = (self.clone(), self.path(path));
         blocking(move || {
-            let folder = path.parent().unwrap_or(&path);
-            fs::create_dir_all(folder).map_err(disk.failed(folder))?;
-            let file = File::options().write(true).create(true).truncate(false).open(&path);
+            let file = create(&path);
             file.map(Arc::new).map_err(disk.failed(&path))
         })
         .await
@@ -105,9 +103,13 @@ impl Disk {
 
     /// Gives a complete file its size, because a former version may have been longer.
     pub(super) async fn complete(&self, path: &Path, size: u64) -> Result<PathBuf, FetchError> {
-        let file = self.open(path).await?;
         let (disk, path) = (self.clone(), self.path(path));
-        blocking(move || file.set_len(size).map(|()| path.clone()).map_err(disk.failed(&path))).await
+        blocking(move || {
+            let has_size = fs::metadata(&path).is_ok_and(|file| file.len() == size);
+            let sized = if has_size { Ok(()) } else { create(&path).and_then(|file| file.set_len(size)) };
+            sized.map(|()| path.clone()).map_err(disk.failed(&path))
+        })
+        .await
     }
 
     fn failed(&self, path: &Path) -> impl FnOnce(io::Error) -> FetchError {
@@ -121,6 +123,18 @@ impl Disk {
     }
 }
 
+/// Opens a file for writing, and creates it and its directory if they do not exist.
+fn create(path: &Path) -> io::Result<File> {
+    let open = || File::options().write(true).create(true).truncate(false).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()
+        }
+        opened => opened,
+    }
+}
+
 /// Sets the received bytes of files to 0 that are missing or too short, for example because another program removed
 /// them.
 pub(super) fn forget_lost(files: &Path, objects: &[Object], counts: &mut [u64]) {
@@ -129,8 +143,8 @@ pub(super) fn forget_lost(files: &Path, objects: &[Object], counts: &mut [u64]) 
         let (of_object, others) = rest.split_at_mut(plan::slots(object));
         rest = others;
         let needed = plan::last_received(object, of_object);
-        let length = fs::metadata(files.join(object.path.as_path())).map_or(0, |file| file.len());
-        if length < needed {
+        let length = || fs::metadata(files.join(object.path.as_path())).map_or(0, |file| file.len());
+        if needed > 0 && length() < needed {
             of_object.fill(0);
         }
     }

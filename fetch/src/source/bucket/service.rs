@@ -26,8 +26,8 @@ pub(super) struct Connector {
     web: WebClient,
     /// Client for the machine's own services.
     direct: reqwest::Client,
-    /// Hosts of the machine's own services that variables name, in place of their usual addresses.
-    named: Vec<String>,
+    /// Hosts and ports of the machine's own services that variables name, in place of their usual addresses.
+    named: Vec<(String, u16)>,
 }
 
 impl Connector {
@@ -36,23 +36,24 @@ impl Connector {
     /// # Errors
     /// A clause that says why there is no client.
     pub(super) fn new(web: WebClient, named: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let named = named.into_iter().filter_map(|name| host_of(&name)).collect();
+        let named = named.into_iter().filter_map(|name| place_of(&name)).collect();
         Ok(Self { web, direct: web::direct_client(METADATA_TIMEOUT)?, named })
     }
 
     /// Returns true for the hosts at which clouds say what a machine or pod is.
-    fn is_metadata(&self, host: &str) -> bool {
+    fn is_metadata(&self, host: &str, port: u16) -> bool {
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         matches!(host, "metadata.google.internal" | "metadata")
             || address.is_ok_and(web::is_service_of_machine)
-            || self.named.iter().any(|named| named == host)
+            || self.named.iter().any(|named| (named.0.as_str(), named.1) == (host, port))
     }
 }
 
-/// Returns the host of a URL, or of `HOST` or `HOST:PORT`; `None` if it is none of these.
-fn host_of(name: &str) -> Option<String> {
+/// Returns the host and port of a URL, or of `HOST` or `HOST:PORT`; `None` if it is none of these.
+fn place_of(name: &str) -> Option<(String, u16)> {
     let url = if name.contains("://") { Url::parse(name) } else { Url::parse(&format!("http://{name}")) };
-    url.ok()?.host_str().map(str::to_owned)
+    let url = url.ok()?;
+    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
 impl HttpConnector for Connector {
@@ -64,7 +65,8 @@ impl HttpConnector for Connector {
 #[async_trait::async_trait]
 impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        if request.uri().host().is_some_and(|host| self.is_metadata(host)) {
+        let place = place_of(&request.uri().to_string());
+        if place.is_some_and(|(host, port)| self.is_metadata(&host, port)) {
             let reason = "the machine has no metadata service".to_owned();
             let unanswered = |_| unanswered(Unanswered { reason, is_metadata: true });
             return self.direct.call(request).await.map_err(unanswered);
@@ -222,12 +224,13 @@ mod tests {
             "[fd00:ec2::23]",
             "[fd20:ce::254]",
             "127.0.0.1",
-            "imds.test",
         ] {
-            assert!(connector.is_metadata(host), "{host}");
+            assert!(connector.is_metadata(host, 8080), "{host}");
         }
+        assert!(connector.is_metadata("imds.test", 99));
+        assert!(!connector.is_metadata("127.0.0.1", 9000) && !connector.is_metadata("imds.test", 80));
         for host in ["169.254.example.com", "s3.amazonaws.com", "127.0.0.2"] {
-            assert!(!connector.is_metadata(host), "{host}");
+            assert!(!connector.is_metadata(host, 8080), "{host}");
         }
     }
 

@@ -318,6 +318,22 @@ fn what_goes_on_well_is_no_failure() {
     }
 }
 
+/// Sentences of `weir fetch` about sources that cannot be fetched, which tests/storage compares with the terminal.
+const SENTENCES: &str = include_str!("../../../../../tests/storage/sentences.json");
+
+#[test]
+fn each_sentence_of_a_failed_fetch_is_repeated() {
+    let sentences: std::collections::BTreeMap<String, String> = serde_json::from_str(SENTENCES).unwrap();
+    for (name, sentence) in sentences {
+        let sentence = sentence.replace("{uri}", "s3://models/m").replace("{host}", "registry.test");
+        let ended = terminated(1, "Error", &format!("error: {sentence}"));
+        let failure = failure(&pod(&first("storage-initializer", &ended))).unwrap();
+        assert_eq!(failure.reason, R::StorageFailed, "{name}");
+        let repeated = format!("the model cannot be fetched, {sentence}: ");
+        assert!(failure.message.starts_with(&repeated), "{name}: {}", failure.message);
+    }
+}
+
 #[test]
 fn a_long_message_is_cut_between_letters() {
     let message = "ä".repeat(2000);
