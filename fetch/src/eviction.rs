@@ -180,7 +180,7 @@ mod tests {
             too_large.removed(&model);
         }
         assert!(too_large.is_over());
-        // What nobody uses protects nobody.
+        // Unused models are not protected.
         assert_eq!(removed(Eviction::new(models(), 100).for_model_of("b", 90, at(13))), [3, 1, 2]);
     }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::{Access, CredentialKind, Values, first, flag, ini, read_text};
-use crate::authorities;
 use crate::web::Trust;
 
 /// Settings for the buckets of one service.
@@ -109,7 +108,7 @@ impl S3Settings {
                 Some(true) => S3Style::VirtualHost,
                 Some(false) | None => S3Style::Path,
             },
-            trust: trust(access, &layers)?,
+            trust: trust(&layers)?,
             token_service: first(&layers, "AWS_ENDPOINT_URL_STS").map(str::to_owned),
             metadata: access
                 .variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
@@ -175,7 +174,7 @@ fn endpoint(layers: &[Values]) -> Result<Option<String>, String> {
         .ok_or_else(|| "the endpoint is no URL such as https://HOST:PORT".to_owned())
 }
 
-fn trust(access: &Access, layers: &[Values]) -> Result<Trust, String> {
+fn trust(layers: &[Values]) -> Result<Trust, String> {
     if setting(layers, "S3_VERIFY_SSL")? == Some(false) {
         return Ok(Trust::Any);
     }
@@ -183,7 +182,7 @@ fn trust(access: &Access, layers: &[Values]) -> Result<Trust, String> {
         return Ok(Trust::Also(pem.as_bytes().to_vec()));
     }
     let Some(path) = first(layers, "AWS_CA_BUNDLE") else {
-        return authorities::trust(access);
+        return Ok(Trust::System);
     };
     // A Secret may have the certificates themselves in place of a path.
     if path.contains("BEGIN CERTIFICATE") {

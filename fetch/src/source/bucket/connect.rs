@@ -16,7 +16,7 @@ use crate::credentials::{
     Access, AzureIdentity, AzureSettings, GcsIdentity, GcsSettings, S3Identity, S3Settings, S3Style,
 };
 use crate::limits::Limits;
-use crate::web::WebClient;
+use crate::web::{Trust, WebClient};
 
 /// Settings of a bucket's service.
 pub(super) struct Connection {
@@ -43,8 +43,8 @@ impl Connection {
             Provider::Azure { account } => Settings::Azure(AzureSettings::of(access)?, account.clone()),
         };
         let trust = match &settings {
-            Settings::S3(settings) => settings.trust.clone(),
-            Settings::Gcs(_) | Settings::Azure(..) => authorities::trust(access)?,
+            Settings::S3(settings) if settings.trust != Trust::System => settings.trust.clone(),
+            Settings::S3(_) | Settings::Gcs(_) | Settings::Azure(..) => authorities::trust(access)?,
         };
         let named = METADATA_HOSTS.iter().filter_map(|name| access.variable(name).map(str::to_owned));
         let connector = Connector::new(WebClient::new(limits, &trust)?, named)?;
