@@ -1,10 +1,12 @@
 """Forms of URIs: `weir fetch` leaves the same files as the client of the scheme's own ecosystem.
 
-The clients of Google and Azure, `oras`, and Azure's emulator are not part of the tests' environment: peers.sh installs
-them. Without them the files are compared with what was uploaded, and the rows of Azure are skipped.
+The clients of Google and Azure, `oras`, Azure's emulator and the registry of the CNCF are not part of the tests'
+environment: peers.sh installs them. Without them the files are compared with what was uploaded, and the rows of Azure and
+of this registry are skipped.
 """
 
 import io
+import json
 import os
 import posixpath
 import subprocess
@@ -297,20 +299,79 @@ UNION = {"1/model.pt": b"new", "config.pbtxt": b"y"}
 ARTIFACT = {"1/model.pt": b"weights", "config.pbtxt": b"name", "data/a": b"a"}
 
 
-@pytest.mark.parametrize(
-    "form, expected",
-    [
-        ("oci://{host}/org/car:1", {"1/model.pt": BIG}),
-        ("oci+fetch://{host}/org/car:1", {"1/model.pt": BIG}),
-        ("oci://{host}/org/car@{digest}", {"1/model.pt": BIG}),
-        ("oci://{host}/org/car:1@{digest}", {"1/model.pt": BIG}),
-        ("oci://{host}/org/layers:1", UNION),
-        ("oci://{host}/org/index:1", UNION),
-        ("oci://{host}/org/artifact:1", ARTIFACT),
-    ],
-)
+FORMS = [
+    ("oci://{host}/org/car:1", {"1/model.pt": BIG}),
+    ("oci+fetch://{host}/org/car:1", {"1/model.pt": BIG}),
+    ("oci://{host}/org/car@{digest}", {"1/model.pt": BIG}),
+    ("oci://{host}/org/car:1@{digest}", {"1/model.pt": BIG}),
+    ("oci://{host}/org/layers:1", UNION),
+    ("oci://{host}/org/index:1", UNION),
+    ("oci://{host}/org/artifact:1", ARTIFACT),
+]
+
+
+@pytest.mark.parametrize("form, expected", FORMS)
 def test_an_image_or_artifact(serve, registry, tmp_path, form, expected):
-    host = serve(registry).removeprefix("http://")
+    compare_image(serve(registry).removeprefix("http://"), registry, tmp_path, form, expected)
+
+
+@pytest.fixture(scope="module")
+def distribution(registry, tmp_path_factory):
+    """Starts the registry of the CNCF with the same images, and returns its host."""
+    program = os.environ.get("REGISTRY") or pytest.skip("peers.sh builds the registry")
+    folder, port = tmp_path_factory.mktemp("registry"), free_port()
+    settings = {
+        "version": "0.1",
+        "log": {"level": "error"},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    (folder / "config.yml").write_text(json.dumps(settings))
+    server = subprocess.Popen([program, "serve", str(folder / "config.yml")], env={"OTEL_TRACES_EXPORTER": "none"})
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/").close()
+            break
+        except OSError:
+            assert time.monotonic() < deadline and server.poll() is None
+            time.sleep(0.1)
+    push(f"http://127.0.0.1:{port}/v2", registry)
+    yield f"127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def push(base, registry):
+    """Pushes all blobs of a registry to each repository, and then the manifests in the order of their creation."""
+
+    def request(method, url, body, **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        return urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method))
+
+    for repository in sorted({repository for repository, _ in registry.manifests}):
+        for name, content in registry.blobs.items():
+            with request("POST", f"{base}/{repository}/blobs/uploads/", b"") as begun:
+                place = begun.headers["location"]
+            separator = "&" if "?" in place else "?"
+            kind = {"content_type": "application/octet-stream"}
+            request("PUT", f"{place}{separator}digest={name}", content, **kind).close()
+    for (repository, tag), (media_type, content) in registry.manifests.items():
+        request("PUT", f"{base}/{repository}/manifests/{tag}", content, content_type=media_type).close()
+
+
+@pytest.mark.parametrize("form, expected", FORMS)
+def test_an_image_or_artifact_of_distribution(distribution, registry, tmp_path, form, expected):
+    compare_image(distribution, registry, tmp_path, form, expected)
+
+
+def test_an_image_that_distribution_does_not_have_is_named(distribution, tmp_path):
+    done = fetch(f"oci://{distribution}/org/none:1", tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert f"org/none of {distribution} has no image 1: check the tag or digest" in done.stderr, done.stderr
+
+
+def compare_image(host, registry, tmp_path, form, expected):
     manifest = digest(registry.manifests["org/car", "1"][1])
     done = fetch(form.format(host=host, digest=manifest), tmp_path)
     assert done.returncode == 0, done.stderr
