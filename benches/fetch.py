@@ -60,6 +60,8 @@ class Source(http.server.ThreadingHTTPServer):
 
 class Answer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # A head and a small body are two writes; the second would wait 40 ms for the acknowledgement of the first.
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         url = urlparse(self.path)

@@ -35,7 +35,7 @@ mod web;
 
 pub use attempt::{Attempt, Progress};
 pub use credentials::Access;
-pub use error::FetchError;
+pub use error::{FetchError, UriQuery};
 pub use fetch::{Fetch, fetch, fetch_as};
 pub use inventory::{Inventory, inspect};
 pub use limits::Limits;

@@ -84,7 +84,7 @@ impl WebClient {
         headers.insert(header::ACCEPT_ENCODING, header::HeaderValue::from_static("identity"));
         for _ in 0..=redirect::MAX_REDIRECTS {
             let sent = self.client.request(method.clone(), at.clone()).headers(headers.clone()).send().await;
-            let response = sent.map_err(|error| StoreError::retry(unreachable(&at, &error)))?;
+            let response = sent.map_err(|error| without_response(url, &at, &error))?;
             let Some(next) = redirect(url, &at, &response).await? else {
                 return Ok(response);
             };
@@ -193,6 +193,25 @@ async fn inner_host(url: &Url) -> Option<&'static str> {
     addresses.find_map(|address| redirect::address_refusal(address.ip()))
 }
 
+/// Returns the error of a request for `asked` that got no response at `at`. Another attempt would not change a
+/// certificate.
+fn without_response(asked: &Url, at: &Url, error: &reqwest::Error) -> StoreError {
+    let reason = unreachable(at, error);
+    if is_untrusted(error) {
+        let uri = without_secrets(asked.as_str());
+        return StoreError::Fatal(FetchError::Unavailable { uri, reason });
+    }
+    StoreError::retry(reason)
+}
+
+/// Words of the TLS library before the reason why a certificate is refused.
+const UNTRUSTED: &str = "invalid peer certificate: ";
+
+/// Returns true if the certificate of the server is not trusted.
+pub(crate) fn is_untrusted(error: &reqwest::Error) -> bool {
+    causes(error).contains(UNTRUSTED)
+}
+
 /// Describes why a request got no response: the host, and the cause in the operating system's words.
 pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     let host = url.host_str().unwrap_or_default();
@@ -200,7 +219,7 @@ pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("the host {host} did not answer in time");
     }
-    if let Some((_, cause)) = text.split_once("invalid peer certificate: ") {
+    if let Some((_, cause)) = text.split_once(UNTRUSTED) {
         return format!(
             "the certificate of the host {host} is not trusted ({cause}); name the file of its authority in SSL_CERT_FILE"
         );

@@ -10,12 +10,14 @@ import socket
 import struct
 import tarfile
 import threading
+import time
 
 import pytest
 
 from conftest import fetch
 from hub import Hub
 from registry import LAYER, Registry, digest, tar
+from test_credentials import secure_server
 from test_interruptions import on_small_disk, ranged
 from test_s3 import refuse
 
@@ -117,6 +119,15 @@ def test_images_of_a_registry(serve, tmp_path, name, image):
     registry.push("org/link:1", [registry.blob(tar({}, [("models/link", "/etc/passwd")]), LAYER)])
     host = serve(registry).removeprefix("http://")
     check(tmp_path, name, f"oci://{host}/{image}", host=host)
+
+
+@pytest.mark.parametrize("uri", ["https://127.0.0.1:{port}/m.pt", "s3://models/m.pt"])
+def test_an_authority_that_is_not_trusted(tmp_path, uri):
+    _, port = secure_server(tmp_path, lambda request: send(request, 200, b"weights"))
+    variables = {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{port}", "awsAnonymousCredential": "1"}
+    began = time.monotonic()
+    check(tmp_path, "certificate not trusted", uri.format(port=port), variables)
+    assert time.monotonic() - began < 15, "the request is not repeated"
 
 
 def test_a_wrong_digest(serve, tmp_path):

@@ -17,8 +17,8 @@ use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceNam
 
 pub use complete::check_storage_uri;
 pub(crate) use complete::{
-    CREDENTIALS, Enforced, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, PodContext, complete, gpus, has_gpu,
-    is_fetched, without_image_volumes,
+    CREDENTIALS, DISK_REQUEST, Enforced, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, PodContext, complete, gpus,
+    has_gpu, is_fetched, without_image_volumes,
 };
 pub(crate) use controller_revision::{KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name};
 use deployment::deployment;

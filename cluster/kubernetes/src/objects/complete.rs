@@ -27,7 +27,7 @@ pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
 pub use storage::check_storage_uri;
 pub(crate) use storage::{
-    CREDENTIALS, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, is_fetched, without_image_volumes,
+    CREDENTIALS, DISK_REQUEST, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, is_fetched, without_image_volumes,
 };
 
 /// Properties of the place where a revision's pods run that shape the pods.

@@ -27,6 +27,8 @@ pub(super) struct Unanswered {
     pub(super) reason: String,
     /// True if the request went to the metadata service of the machine.
     pub(super) is_metadata: bool,
+    /// True if another attempt would fail in the same way, because the server's certificate is not trusted.
+    pub(super) is_final: bool,
 }
 
 /// A whole object in place of a range.
@@ -152,6 +154,9 @@ impl Cause {
     pub(super) fn judge(self, subject: &FailedRequest<'_>) -> StoreError {
         let refusal = match self {
             Self::Refused(refusal) => refusal,
+            Self::Unanswered(unanswered) if unanswered.is_final => {
+                return StoreError::Fatal(unavailable(subject, unanswered.reason));
+            }
             Self::Unanswered(unanswered) => return StoreError::retry(unanswered.reason),
             Self::IgnoredRange => return StoreError::retry(IgnoredRange.to_string()),
             Self::Other(reason) => return StoreError::Fatal(unavailable(subject, reason)),

@@ -68,7 +68,7 @@ impl HttpService for Connector {
         let place = place_of(&request.uri().to_string());
         if place.is_some_and(|(host, port)| self.is_metadata(&host, port)) {
             let reason = "the machine has no metadata service".to_owned();
-            let unanswered = |_| unanswered(Unanswered { reason, is_metadata: true });
+            let unanswered = |_| unanswered(Unanswered { reason, is_metadata: true, is_final: false });
             return self.direct.call(request).await.map_err(unanswered);
         }
         let wants_range = request.headers().contains_key(header::RANGE);
@@ -102,7 +102,7 @@ impl Connector {
         let sent = self.web.plain().request(parts.method, url.clone()).headers(parts.headers).body(body).send().await;
         sent.map_err(|error| {
             let reason = web::unreachable(&url, &error);
-            unanswered(Unanswered { reason, is_metadata: false })
+            unanswered(Unanswered { reason, is_metadata: false, is_final: web::is_untrusted(&error) })
         })
     }
 }
@@ -119,7 +119,7 @@ fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
             crate::store::StoreError::Retry { reason, .. } => reason,
             crate::store::StoreError::Changed | crate::store::StoreError::Fatal(_) => String::new(),
         };
-        unanswered(Unanswered { reason, is_metadata: false })
+        unanswered(Unanswered { reason, is_metadata: false, is_final: false })
     };
     HttpResponse::from_parts(parts, object_store::client::HttpResponseBody::new(body.map_err(failed)))
 }

@@ -18,7 +18,7 @@ use weir_crds::StorageContainer;
 
 pub(crate) use self::credentials::{CREDENTIALS, ModelAccount};
 use self::fetched::Fetch;
-pub(crate) use self::fetched::{PROGRESS_PORT, PROGRESS_VARIABLE};
+pub(crate) use self::fetched::{DISK_REQUEST, PROGRESS_PORT, PROGRESS_VARIABLE};
 use self::source::Source;
 pub(crate) use self::source::is_fetched;
 use super::path::relocate_in;

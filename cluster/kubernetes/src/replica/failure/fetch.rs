@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use crate::objects::CREDENTIALS;
+use crate::objects::{CREDENTIALS, DISK_REQUEST};
 
 /// Words of a message about a store that refuses access.
 const DENIED: [&str; 8] =
@@ -13,9 +13,6 @@ const DEFAULT: &str = "default";
 
 /// Words of `weir fetch` about a file system that is too small, before the size of the model.
 const NO_ROOM: &str = " has no room for the model";
-
-/// Annotation of a service with the disk that its fetches request.
-const DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
 
 /// Returns the sentence, with what to do. Names of Secrets are in it, never their values.
 pub(super) fn sentence(message: &str, pod: &Pod, container: Option<&Container>) -> String {
@@ -48,7 +45,7 @@ fn request_disk(text: &str) -> String {
         Some(amount) => ("at least", amount),
         None => ("the size of the archive and its files, such as", "50G".to_owned()),
     };
-    format!("let a node with that room take the pod, by the annotation {DISK} of {least} {shown}")
+    format!("let a node with that room take the pod, by the annotation {DISK_REQUEST} of {least} {shown}")
 }
 
 /// Returns a size such as `41.9 MB` as a quantity that is larger, because the size is rounded.

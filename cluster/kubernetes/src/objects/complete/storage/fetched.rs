@@ -14,8 +14,10 @@ use super::{FetchContext, node_cache, variables};
 /// Annotations of a service about the container's resources and image.
 const CPU: &str = "weir.dev/storage-initializer-cpu";
 const MEMORY: &str = "weir.dev/storage-initializer-memory";
-const DISK: &str = "weir.dev/storage-initializer-ephemeral-storage";
 const IMAGE: &str = "weir.dev/storage-initializer-image";
+
+/// Annotation of a service with the disk that its fetches request.
+pub(crate) const DISK_REQUEST: &str = "weir.dev/storage-initializer-ephemeral-storage";
 
 /// Variable by which `weir fetch` serves its progress, and the port that it names. An image of another version, which
 /// a service may choose, ignores the variable.
@@ -116,7 +118,7 @@ fn resources(context: &FetchContext<'_>) -> ResourceRequirements {
             }
         }
     }
-    if let Some(amount) = context.annotations.get(DISK) {
+    if let Some(amount) = context.annotations.get(DISK_REQUEST) {
         set(&mut resources.requests, "ephemeral-storage", amount);
     }
     resources
