@@ -166,6 +166,9 @@ def killed(weir, size, rate):
                 # A program that has moved the files, and removed its journal, had only to exit.
                 if Path(folder, "model/model.bin").exists() and not Path(folder, "model/.weir-fetch").exists():
                     break
+        whole = Path(folder, "model/model.bin").stat()
+        # Bytes that were never written leave holes.
+        assert whole.st_size == size and whole.st_blocks * 512 >= size, whole
     return {"bytes": size, "rate": rate, "kills": kills, "sent_over_size": source.sent / size}
 
 

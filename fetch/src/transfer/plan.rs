@@ -168,9 +168,16 @@ impl Plan {
         Some(Piece { object: piece.object, slot, bytes, done: 0, best, failures: piece.failures })
     }
 
-    /// Records that a piece is complete.
+    /// Records that a piece is complete. This also releases the other pieces: a short rest of a piece may be complete
+    /// before the report arrives that its store has answered with a range.
     pub(super) fn completed(&mut self, piece: &Piece) {
         self.objects[piece.object].missing -= 1;
+        self.ranges_work(piece.object);
+    }
+
+    /// Returns true if no byte of any object is missing.
+    pub(super) fn is_finished(&self) -> bool {
+        self.objects.iter().all(|object| object.missing == 0)
     }
 
     /// Records a failure of a read that had reached `done`, and returns the piece with the number of failures.
@@ -210,6 +217,23 @@ mod tests {
         assert_eq!(ranges(&mut plan), [(0, 0..PIECE), (1, 0..5)]);
         plan.ranges_work(0);
         assert_eq!(ranges(&mut plan), [(0, PIECE..2 * PIECE), (0, 2 * PIECE..2 * PIECE + 1)]);
+    }
+
+    #[test]
+    fn a_piece_that_is_complete_at_once_releases_the_others() {
+        let objects = [object("a", Some(2 * PIECE + 1), Some("1"))];
+        let mut plan = Plan::new(&objects, &[PIECE - 1, 0, 0]);
+        let first = plan.next().unwrap();
+        assert_eq!(plan.next(), None);
+        plan.completed(&first);
+        assert!(!plan.is_finished());
+        let (second, third) = (plan.next().unwrap(), plan.next().unwrap());
+        // The report about the first piece arrives now.
+        plan.ranges_work(0);
+        assert_eq!(plan.next(), None);
+        plan.completed(&second);
+        plan.completed(&third);
+        assert!(plan.is_finished() && plan.is_complete(0));
     }
 
     #[test]

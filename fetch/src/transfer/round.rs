@@ -88,6 +88,10 @@ impl<'a, S: Store> Round<'a, S> {
                 _ = ticks.tick() => observer.progressed(self.received(), self.disk.total()),
             }
         }
+        if !work.plan.is_finished() {
+            let reason = "the download ended before all files were complete";
+            return Err(Interrupted::Fatal(self.transfer.gave_up(reason)));
+        }
         observer.finished(self.received(), self.disk.total());
         Ok(())
     }
