@@ -22,6 +22,14 @@ pub(super) enum Retry {
     Never,
 }
 
+/// True if the text of a configuration file looks like the beginning of a file that is being rewritten: the text that
+/// was in use before starts with it, and has more. An empty text and an absent file look so too.
+///
+/// Programs that rewrite a file in place empty it first, and a directory that is being replaced is absent for a moment.
+pub(super) fn is_cut_off(text: &str, in_use: &str) -> bool {
+    text.len() < in_use.trim_end().len() && in_use.starts_with(text)
+}
+
 /// The last load attempt of each version. `F` identifies the files and configuration that were loaded; `None` if they
 /// changed during the load, so that the loaded state is unknown.
 pub(super) type Attempts<F> = BTreeMap<u64, (Option<F>, LoadOutcome)>;
@@ -82,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::LoadOutcome::{Failed, Kept, Loaded};
-    use super::{Attempts, FoundVersions, LoadOutcome, Retry, to_load, to_unload};
+    use super::{Attempts, FoundVersions, LoadOutcome, Retry, is_cut_off, to_load, to_unload};
 
     fn attempts(of: &[(u64, char, LoadOutcome)]) -> Attempts<char> {
         let attempts = of.iter().map(|&(version, fingerprint, outcome)| (version, (Some(fingerprint), outcome)));
@@ -91,6 +99,18 @@ mod tests {
 
     fn found(fingerprints: &[(u64, char)], wanted: &[u64]) -> FoundVersions<char> {
         FoundVersions { fingerprints: fingerprints.iter().copied().collect(), wanted: wanted.iter().copied().collect() }
+    }
+
+    #[test]
+    fn only_the_beginning_of_the_text_in_use_is_cut_off() {
+        let in_use = "max_batch_size: 16\n";
+        for text in ["", "max", "max_batch_size: 1"] {
+            assert!(is_cut_off(text, in_use), "{text}");
+        }
+        for text in [in_use, "max_batch_size: 16", "max_batch_size: 8\n", "max_batch_size: 16\nbackend: \"pytorch\""] {
+            assert!(!is_cut_off(text, in_use), "{text}");
+        }
+        assert!(!is_cut_off("", ""));
     }
 
     #[test]

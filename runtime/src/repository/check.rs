@@ -59,7 +59,7 @@ fn check_loose_files(directory: &Path) -> Vec<String> {
 fn check_model(path: &Path, layout: Layout) -> Vec<String> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let config = match config_file::read(&name, (path, layout), &options()) {
-        Ok(config) => config,
+        Ok(read) => read.config,
         Err(error) => return vec![error],
     };
     let check: fn(&Path) -> Result<(), String> = match config.backend.as_str() {

@@ -29,29 +29,38 @@ const PYTORCH: &str = "pytorch";
 /// The backend of ONNX files without a configuration.
 const ONNXRUNTIME: &str = "onnxruntime";
 
+/// A configuration with the text that it was parsed from.
+#[derive(Debug)]
+pub(super) struct ReadConfig {
+    pub(super) config: ModelConfig,
+    /// Text of the file; empty without a file.
+    pub(super) text: String,
+}
+
 /// Reads the configuration of the model at `path`, or derives one from its files.
 ///
 /// # Errors
 /// A sentence that names the file.
-pub(super) fn read(name: &str, (path, layout): (&Path, Layout), options: &ScanOptions) -> Result<ModelConfig, String> {
+pub(super) fn read(name: &str, (path, layout): (&Path, Layout), options: &ScanOptions) -> Result<ReadConfig, String> {
     let file = match layout {
         Layout::Versioned => file(path, options.config_name.as_deref()),
         Layout::File | Layout::Bare => path.with_file_name(CONFIG_FILE),
     };
     let guess = guess_backend(path, layout)?;
     let origin = Origin { model: name, file: &file.to_string_lossy(), backend: guess };
-    let config = match (layout, options.auto_complete) {
+    let text = match (layout, options.auto_complete) {
         (Layout::Versioned, AutoComplete::On) if !is_there(&file) && guess.is_none() => {
             return Err(no_model::sentence(path)?);
         }
-        (Layout::Versioned, AutoComplete::On) if !is_there(&file) => empty(origin),
-        (Layout::Versioned, _) => ModelConfig::from_text(&text(&file)?, origin),
-        (Layout::File | Layout::Bare, AutoComplete::On) => empty(origin),
+        (Layout::Versioned, AutoComplete::On) if !is_there(&file) => String::new(),
+        (Layout::Versioned, _) => text(&file)?,
+        (Layout::File | Layout::Bare, AutoComplete::On) => String::new(),
         (Layout::File | Layout::Bare, AutoComplete::Off) => {
             return Err(format!("'{}' has no {CONFIG_FILE}", path.display()));
         }
     };
-    config.map_err(|error| error.to_string())
+    let config = ModelConfig::from_text(&text, origin).map_err(|error| error.to_string())?;
+    Ok(ReadConfig { config, text })
 }
 
 /// Parses the configuration in a load call.
@@ -68,14 +77,9 @@ pub(super) fn given(name: &str, (path, layout): (&Path, Layout), json: &str) -> 
 /// the model loads.
 pub(super) fn declared_name(name: String, (path, layout): (&Path, Layout), options: &ScanOptions) -> String {
     match layout {
-        Layout::Versioned => read(&name, (path, layout), options).map_or(name, |config| config.name),
+        Layout::Versioned => read(&name, (path, layout), options).map_or(name, |read| read.config.name),
         Layout::File | Layout::Bare => name,
     }
-}
-
-/// Returns the configuration of a model without a configuration file.
-fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> {
-    ModelConfig::from_text("", origin)
 }
 
 /// Returns `configs/<name>.pbtxt` if a name was given and the file exists, otherwise `config.pbtxt`.

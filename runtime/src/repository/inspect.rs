@@ -11,7 +11,7 @@ use weir_protocol::grpc::proto;
 
 use super::catalog::{ModelLocation, Naming};
 use super::changes::{FoundVersions, LoadOutcome};
-use super::config_file;
+use super::config_file::{self, ReadConfig};
 use super::layout::{self, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
 use super::options::ScanOptions;
 use super::stamp::{ChangeDetection, DirectoryStamps, Stamp};
@@ -25,6 +25,8 @@ const ONLY_VERSION: u64 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Inspected {
     pub config: Arc<ModelConfig>,
+    /// Text of the configuration file, empty without a file; `None` for a configuration from a client.
+    pub config_text: Option<Arc<str>>,
     /// The model's directory; for a single file, the directory that contains it.
     pub dir: PathBuf,
     /// The versions that the version policy selects, and versions in service whose files still exist.
@@ -107,7 +109,7 @@ impl Inspector<'_> {
         source: ConfigSource,
     ) -> Result<Inspected, String> {
         let directory_stamps = directory_stamps(location)?;
-        let config = self.config(name, location, source)?;
+        let (config, config_text) = self.config(name, location, source)?;
         let found = self.found_versions(location, &config)?;
         let wanted = config.version_policy.choose(&found.keys().copied().collect());
         if wanted.is_empty() {
@@ -119,14 +121,23 @@ impl Inspector<'_> {
         let fingerprints = fingerprints((location, change_detection), &config, looked_at)?;
         let versions = FoundVersions { fingerprints, wanted };
         let dir = directory(location).to_owned();
-        Ok(Inspected { config: Arc::new(config), dir, versions, directory_stamps, uploaded: None })
+        Ok(Inspected { config: Arc::new(config), config_text, dir, versions, directory_stamps, uploaded: None })
     }
 
-    fn config(&self, name: &str, location: &ModelLocation, source: ConfigSource) -> Result<ModelConfig, String> {
+    /// Returns the configuration, with the text of its file.
+    fn config(
+        &self,
+        name: &str,
+        location: &ModelLocation,
+        source: ConfigSource,
+    ) -> Result<(ModelConfig, Option<Arc<str>>), String> {
         let files = (location.path.as_path(), location.layout);
-        let mut config = match source {
-            ConfigSource::Given(json) => config_file::given(name, files, &json)?,
-            ConfigSource::File => config_file::read(name, files, self.options)?,
+        let (mut config, text) = match source {
+            ConfigSource::Given(json) => (config_file::given(name, files, &json)?, None),
+            ConfigSource::File => {
+                let ReadConfig { config, text } = config_file::read(name, files, self.options)?;
+                (config, Some(text.into()))
+            }
         };
         match location.naming {
             Naming::Directory => config.check_directory(name).map_err(|error| error.to_string())?,
@@ -135,7 +146,7 @@ impl Inspector<'_> {
                 name.clone_into(&mut config.proto.name);
             }
         }
-        Ok(config)
+        Ok((config, text))
     }
 
     /// Returns all versions in the directory, including those that are not wanted.

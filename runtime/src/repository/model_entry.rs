@@ -21,6 +21,16 @@ pub(super) struct ModelEntry<S> {
     /// The reason why the model's directory could not be used at the last inspection; `None` if it could be used.
     failure: Option<String>,
     maturity: Maturity,
+    config_texts: ConfigTexts,
+}
+
+/// Texts of the configuration file at the last inspections.
+#[derive(Clone, Debug, Default)]
+struct ConfigTexts {
+    /// The text of the last load; `None` before the first one.
+    in_use: Option<Arc<str>>,
+    /// The text of the last poll, if it looked cut off.
+    cut_off: Option<Arc<str>>,
 }
 
 /// Service history of a model since it was found, which decides whether failed versions affect its health.
@@ -56,13 +66,14 @@ pub(super) struct Retiring<S> {
 
 impl<S> Clone for ModelEntry<S> {
     fn clone(&self) -> Self {
-        let Self { name, versions, latest, failure, maturity } = self;
+        let Self { name, versions, latest, failure, maturity, config_texts } = self;
         Self {
             name: Arc::clone(name),
             versions: versions.clone(),
             latest: latest.clone(),
             failure: failure.clone(),
             maturity: *maturity,
+            config_texts: config_texts.clone(),
         }
     }
 }
@@ -89,7 +100,14 @@ impl<S> Default for Version<S> {
 impl<S> ModelEntry<S> {
     /// Creates a model that has no loaded versions.
     pub(super) fn new(name: &Arc<str>) -> Self {
-        Self { name: Arc::clone(name), versions: BTreeMap::new(), latest: None, failure: None, maturity: Maturity::New }
+        Self {
+            name: Arc::clone(name),
+            versions: BTreeMap::new(),
+            latest: None,
+            failure: None,
+            maturity: Maturity::New,
+            config_texts: ConfigTexts::default(),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -163,8 +181,18 @@ impl<S> ModelEntry<S> {
         IndexEntry::version(&self.name, number, &version.state, (kept, limitation))
     }
 
+    /// Returns true if a poll must not use the configuration that it found, because the file may be in the middle of a
+    /// rewrite. A text that is found by two polls in a row is used.
+    pub(super) fn awaits_configuration(&mut self, found: &Inspected) -> bool {
+        let (Some(text), Some(in_use)) = (&found.config_text, &self.config_texts.in_use) else { return false };
+        let is_new = changes::is_cut_off(text, in_use) && self.config_texts.cut_off.as_ref() != Some(text);
+        self.config_texts.cut_off = is_new.then(|| Arc::clone(text));
+        is_new
+    }
+
     /// Decides which versions an inspection requires to load, and marks them as loading.
     pub(super) fn begin_load(&mut self, found: &Inspected, retry: Retry) -> Vec<u64> {
+        self.config_texts = ConfigTexts { in_use: found.config_text.clone(), cut_off: None };
         let to_load = changes::to_load(&self.attempts(), &found.versions, retry);
         self.failure = None;
         for version in &to_load {
@@ -239,6 +267,7 @@ impl<S> ModelEntry<S> {
         }
         if matches!(selection, VersionSelection::All) {
             self.failure = None;
+            self.config_texts = ConfigTexts::default();
         }
         self.update_service();
         retiring

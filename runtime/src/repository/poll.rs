@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::{Catalog, CatalogEntry};
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
-use super::inspect::ConfigSource;
+use super::inspect::{ConfigSource, Inspected};
 use super::launch::Launch;
 use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
@@ -165,6 +165,15 @@ impl<L: Launch> ModelLifecycle<L> {
         join_all(loads).await.into_iter().filter_map(Result::ok).flatten().collect()
     }
 
+    /// Returns true if the model keeps its state until the next poll, because its configuration looks half written.
+    fn awaits_configuration(&self, name: &str, found: &Inspected) -> bool {
+        let awaits = self.registry.update(|registry| registry.model_mut(name).awaits_configuration(found));
+        if awaits {
+            tracing::debug!(model = name, "the configuration is empty or cut off; waiting for the next poll");
+        }
+        awaits
+    }
+
     async fn load_entry(self: &Arc<Self>, entry: CatalogEntry) -> Vec<LoadFailure> {
         let CatalogEntry { name, alias: _, location } = entry;
         let _lock = self.locks.acquire(&name).await;
@@ -176,6 +185,7 @@ impl<L: Launch> ModelLifecycle<L> {
             Err(reason) => Err(reason),
         };
         match inspected {
+            Ok(inspected) if self.awaits_configuration(&name, &inspected) => Vec::new(),
             Ok(inspected) => self.load_changes(&name, &inspected, Retry::Never).await,
             Err(reason) => vec![self.mark_failed(&name, reason)],
         }

@@ -288,3 +288,36 @@ async fn a_volume_whose_links_are_switched_is_reloaded() {
     until(&polled.repository, || polled.content() == "WEIGHTS").await;
     polled.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_is_lost_for_a_moment_changes_nothing() {
+    let folder = Folder::with(&[("m", &[1, 2])]);
+    let config = "backend: \"pytorch\" version_policy { all { } } max_batch_size: 16";
+    folder.write("m/config.pbtxt", config);
+    let polled = polled(&folder).await;
+    // From here on, there is one poll in the middle of each period.
+    tokio::time::sleep(PERIOD / 2).await;
+    for cut_off in [Some(""), Some("backend: \"pytorch\""), None] {
+        match cut_off {
+            // The time is old, so that an empty file is not waited for.
+            Some(text) => folder.write("m/config.pbtxt", text).touch("m/config.pbtxt", 1),
+            None => folder.rename("m/config.pbtxt", "m/.away"),
+        };
+        tokio::time::sleep(PERIOD).await;
+        folder.write("m/config.pbtxt", config);
+        tokio::time::sleep(PERIOD).await;
+        assert_eq!(polled.index(), ["m 1 READY", "m 2 READY"]);
+        assert_eq!(polled.fake.launches(), 2, "{cut_off:?}");
+    }
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_stays_shorter_is_used() {
+    let folder = Folder::with(&[("m", &[1])]);
+    folder.write("m/config.pbtxt", "backend: \"pytorch\" max_batch_size: 16");
+    let polled = polled(&folder).await;
+    folder.write("m/config.pbtxt", "backend: \"pytorch\"");
+    until(&polled.repository, || polled.fake.count("load m 1") == 2).await;
+    polled.end().await;
+}
