@@ -31,6 +31,7 @@ SERVED = {
     "gru": ("x FP32 [-1, 4, 5], state FP32 [-1, 7]", MOST),
     "norm": ("x FP32 [-1, 4, 6]", MOST),
     "even": ("x FP32 [-1, -1, 3]", MOST),
+    "ungraded": ("x FP32 [-1, 6]", MOST),
     "centred": ("x FP32 [-1, 4]", 0),
     "share": ("x FP32 [-1, 4]", 0),
     "mixer": ("x FP32 [-1, 3, 8]", 0),

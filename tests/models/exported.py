@@ -200,6 +200,20 @@ class Even(nn.Module):
         return x.reshape(b, n // 2, 6).sum(-1)
 
 
+class Ungraded(nn.Module):
+    """A part without gradients. With the length of its name, a directory in the archive looks shifted."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.body(x).relu()
+            scale = y.amax(1, keepdim=True) + 1
+        return self.head(y / scale)
+
+
 class Model(NamedTuple):
     module: nn.Module
     # Makes the arguments for a number of rows.
@@ -241,6 +255,7 @@ MODELS = {
     "mixer": Model(Mixer(), floats(3, 8)),
     "fixed": Model(Fixed(), lambda rows: (torch.randn(2, 3), torch.randn(3, 4)), batched=False),
     "even": Model(Even(), floats(4, 3), ({1: "even"},)),
+    "ungraded": Model(Ungraded(), floats(6)),
 }
 
 

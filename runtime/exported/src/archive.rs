@@ -6,6 +6,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use zip::ZipArchive;
+use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 
 use crate::error::ExportedError;
@@ -43,7 +44,10 @@ impl Archive {
     pub fn open(path: &Path) -> Result<Self, ExportedError> {
         let file = File::open(path).map_err(|error| ExportedError::Archive(error.to_string()))?;
         let length = file.metadata().map_err(|error| ExportedError::Archive(error.to_string()))?.len();
-        let zip = ZipArchive::new(BufReader::new(file)).map_err(damaged)?;
+        // The archive begins with the file. If its beginning is searched for instead, the records of a zip64 archive that
+        // torch writes are taken for a shift of the directory, for some lengths of names.
+        let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
+        let zip = ZipArchive::with_config(from_start, BufReader::new(file)).map_err(damaged)?;
         if zip.len() > MOST_ENTRIES {
             return Err(ExportedError::Archive(format!("it has {} entries", zip.len())));
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use self::builder::{Builder, at, guards, root_call};
 use crate::error::ExportedError;
 use crate::expression::Expression;
+use crate::inline::inline;
 use crate::schema::{ProgramJson, RangeConstraint, TensorMeta};
 use crate::tree::{self, Step};
 
@@ -181,7 +182,7 @@ pub(crate) enum Returned {
 }
 
 impl Program {
-    pub(crate) fn new(json: ProgramJson, payloads: &HashMap<String, Payload>) -> Result<Self, ExportedError> {
+    pub(crate) fn new(mut json: ProgramJson, payloads: &HashMap<String, Payload>) -> Result<Self, ExportedError> {
         let version = &json.schema_version;
         if version.major != MAJOR {
             return Err(ExportedError::Schema(format!(
@@ -189,6 +190,7 @@ impl Program {
                 version.major, version.minor
             )));
         }
+        inline(&mut json.graph_module.graph)?;
         let builder = Builder::new(&json.graph_module)?;
         let call = root_call(&json.graph_module);
         let (inputs, weights) = builder.inputs(call, payloads)?;

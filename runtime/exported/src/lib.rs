@@ -7,13 +7,14 @@
 //!                                                         └──plan────► Plan: calls with slots, for an executor
 //! ```
 //!
-//! The file is data: a graph of calls of registered operators. Operators with subgraphs and unknown kinds of arguments
-//! are refused with the operator's name and its position in the graph. `data/sample_inputs`, a pickle, is never read.
+//! The file is data: a graph of calls of registered operators. Subgraphs of `torch.no_grad()` are put in place of their
+//! calls; other operators with subgraphs and unknown kinds of arguments are refused with the operator's name and its position in the graph. `data/sample_inputs`, a pickle, is never read.
 
 mod archive;
 mod error;
 mod expression;
 mod graph;
+mod inline;
 mod monomial;
 mod operators;
 mod plan;

@@ -73,6 +73,12 @@ impl Monomial {
     pub(crate) fn has(&self, symbol: &str) -> bool {
         self.powers.contains_key(symbol)
     }
+
+    /// True if the size is known only when the program runs: the export names such symbols `u0`, `u1` and so on.
+    pub(crate) fn is_unbacked(&self) -> bool {
+        let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        self.powers.keys().any(|name| name.strip_prefix('u').is_some_and(is_number))
+    }
 }
 
 #[cfg(test)]

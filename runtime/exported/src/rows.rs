@@ -4,6 +4,8 @@
 //! fastest: 1 and 1 if the dimension has just the rows. A view moves the rows by the same arithmetic. Each operator
 //! must then compute each row from that row alone.
 
+mod gathers;
+mod pairs;
 mod rules;
 
 use std::collections::{HashMap, HashSet};
@@ -51,6 +53,11 @@ enum State {
     Rows(Rows),
     /// A number that depends on the size of the batch.
     BatchSize,
+    /// The numbers of the rows times a step, along a dimension.
+    RowNumbers {
+        dim: usize,
+        step: i64,
+    },
 }
 
 /// The reason why a step of the proof fails.
@@ -145,6 +152,17 @@ impl Proof<'_> {
         self.states.get(&value).cloned().unwrap_or(State::Constant)
     }
 
+    /// Returns the state of a value, in which equal elements count as rows if there is a dimension of them.
+    fn settled(&self, value: ValueId) -> State {
+        let state = self.state(value);
+        let (State::Uniform, Ok(sizes)) = (&state, self.sizes(value)) else { return state };
+        match sizes.iter().position(|size| size.has(self.symbol)) {
+            None => State::Constant,
+            Some(dim) if sizes[dim] == Monomial::symbol(self.symbol) => State::Rows(plain(dim)),
+            Some(_) => state,
+        }
+    }
+
     fn sizes(&self, value: ValueId) -> Proven<Vec<Monomial>> {
         let ValueKind::Tensor(sizes) = &self.program.values[value].kind else { return Err(Stop::Unknown) };
         let size = |size: &Option<Expression>| size.as_ref().and_then(Monomial::of).ok_or(Stop::Unknown);
@@ -225,8 +243,11 @@ impl Proof<'_> {
             for value in values {
                 match self.check_size(value, &state) {
                     Ok(()) => drop(self.states.insert(value, state.clone())),
-                    // The export records the state of an LSTM with another rank than it has.
-                    Err(_) if rule == Rule::Recurrent && index > 0 => drop(self.undecided.insert(value)),
+                    // The export records the state of an LSTM with another rank than it has. Of bags, the others tell
+                    // which index was taken.
+                    Err(_) if matches!(rule, Rule::Recurrent | Rule::EmbeddingBag) && index > 0 => {
+                        self.undecided.insert(value);
+                    }
                     Err(stop) => return Err(stop),
                 }
             }
@@ -240,7 +261,9 @@ impl Proof<'_> {
         let sizes = self.sizes(value)?;
         let own = sizes.get(rows.dim).ok_or(Stop::Unknown)?;
         let expected = rows.outer.times(&Monomial::symbol(self.symbol)).and_then(|size| size.times(&rows.inner));
-        let elsewhere = sizes.iter().enumerate().any(|(dim, size)| dim != rows.dim && size.has(self.symbol));
+        // A size that depends on the elements depends on those of all rows.
+        let depends = |size: &Monomial| size.has(self.symbol) || size.is_unbacked();
+        let elsewhere = sizes.iter().enumerate().any(|(dim, size)| dim != rows.dim && depends(size));
         if Some(own) == expected.as_ref() && !elsewhere { Ok(()) } else { Err(Stop::Unknown) }
     }
 

@@ -62,6 +62,10 @@ pub(crate) struct ModuleCallSignature {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Graph {
+    #[serde(default)]
+    pub(crate) inputs: Vec<Value>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<Value>,
     pub(crate) nodes: Vec<NodeJson>,
     pub(crate) tensor_values: HashMap<String, TensorMeta>,
     pub(crate) sym_int_values: HashMap<String, SymInt>,

@@ -313,7 +313,7 @@ fn argument_of(json: &Json) -> Result<ArgumentJson, String> {
     ArgumentJson::deserialize(json).map_err(|error| {
         let kind = json.as_object().and_then(|fields| fields.keys().next());
         match kind.map(String::as_str) {
-            Some("as_graph") => "it is a subgraph, as of torch.cond or torch.no_grad inside forward".to_owned(),
+            Some("as_graph") => "it is a subgraph, as of torch.cond inside forward".to_owned(),
             Some("as_custom_obj") => "it is an object of a custom class".to_owned(),
             _ => error.to_string(),
         }

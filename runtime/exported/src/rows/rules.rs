@@ -10,21 +10,21 @@ impl Proof<'_> {
     pub(super) fn only(&self, node: &Node) -> Proven<Rows> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
         let others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
-        if others.map(|value| self.state(value)).any(|state| state != State::Constant) {
+        if others.map(|value| self.settled(value)).any(|state| state != State::Constant) {
             return Err(Stop::Unknown);
         }
-        match self.state(first) {
+        match self.settled(first) {
             State::Rows(rows) => Ok(rows),
-            State::Constant | State::Uniform | State::BatchSize => Err(Stop::Unknown),
+            State::Constant | State::Uniform | State::BatchSize | State::RowNumbers { .. } => Err(Stop::Unknown),
         }
     }
 
     /// Returns the state of an operator's result.
     pub(super) fn apply(&self, node: &Node, rule: Rule, result: ValueId) -> Proven<State> {
-        if let Some(State::Uniform) = operand(node, 0).map(|value| self.state(value))
-            && !matches!(rule, Rule::Elementwise | Rule::FilledLike | Rule::Recurrent | Rule::Cat | Rule::Matmul)
-        {
-            return self.of_uniform(node, rule);
+        match operand(node, 0).map(|value| self.state(value)) {
+            Some(State::Uniform) if is_move(rule) && self.are_plain(node) => return Ok(State::Uniform),
+            Some(State::RowNumbers { dim, step }) => return self.of_row_numbers(node, rule, (dim, step), result),
+            Some(_) | None => {}
         }
         match rule {
             Rule::Elementwise => self.elementwise(node, result),
@@ -35,50 +35,80 @@ impl Proof<'_> {
             },
             Rule::BatchNorm => self.batch_norm(node),
             Rule::Embedding => self.embedding(node),
+            Rule::EmbeddingBag => self.embedding_bag(node),
+            Rule::Index => self.indexed(node),
+            Rule::Aligned => self.aligned(node),
+            Rule::IndexSelect => self.selected(node),
+            Rule::Arange => self.numbered(node, result),
+            Rule::Einsum => self.einsum(node),
+            Rule::Distance => self.distance(node),
+            Rule::Paired(default) => self.paired(node, default, result),
+            Rule::Samples => self.by_sample(node),
+            Rule::Cell => self.cell(node),
+            Rule::Convolution => self.convolution(node),
+            Rule::Loss => self.loss(node, result),
+            Rule::Repeat => self.repeated(node, result),
+            Rule::Diagonal => self.diagonal(node),
+            Rule::Whole => self.whole(node),
             Rule::Matmul | Rule::Attention | Rule::Addmm | Rule::Linear => self.product(node, rule, result),
             Rule::Reshape => self.reshape(self.only_but_sizes(node)?, node, result),
             Rule::Expand => self.expand(node, result),
             Rule::Cat | Rule::Stack => self.join(node, rule, result),
             Rule::Recurrent => self.recurrent(node),
-            Rule::Transpose | Rule::Permute | Rule::Unsqueeze | Rule::Squeeze => self.moved(node, rule),
-            Rule::Select | Rule::Unbind => self.removed(node),
-            Rule::Over(_) | Rule::Along(_) | Rule::Last(_) | Rule::LastOf(_) | Rule::Spatial(_) | Rule::Pad => {
-                self.over(node, rule, result)
+            Rule::Transpose | Rule::TransposeLast | Rule::Move | Rule::Permute | Rule::Unsqueeze | Rule::Squeeze => {
+                self.moved(node, rule)
             }
+            Rule::Select | Rule::Unbind => self.removed(node),
+            Rule::Over(_)
+            | Rule::Along(_)
+            | Rule::Last(_)
+            | Rule::LastOf(_)
+            | Rule::Transform(_)
+            | Rule::Spatial(_)
+            | Rule::Pad => self.over(node, rule, result),
             Rule::Size | Rule::Assertion => Err(Stop::Unknown),
         }
     }
 
-    /// Handles equal elements, which stay equal when they are only moved.
-    fn of_uniform(&self, node: &Node, rule: Rule) -> Proven<State> {
-        let moves = matches!(
-            rule,
-            Rule::Reshape
-                | Rule::Transpose
-                | Rule::Permute
-                | Rule::Unsqueeze
-                | Rule::Squeeze
-                | Rule::Expand
-                | Rule::Select
-                | Rule::Unbind
-        );
-        let others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
-        let mut others = others.map(|value| self.state(value));
-        let plain = others.all(|state| matches!(state, State::Constant | State::BatchSize));
-        if moves && plain { Ok(State::Uniform) } else { Err(Stop::Unknown) }
+    /// True if all operands but the first are constants or sizes.
+    fn are_plain(&self, node: &Node) -> bool {
+        let mut others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
+        others.all(|value| matches!(self.state(value), State::Constant | State::BatchSize))
+    }
+
+    /// Handles the numbers of the rows, which say where a row stands: they may be moved and used as an index.
+    fn of_row_numbers(&self, node: &Node, rule: Rule, (dim, step): (usize, i64), result: ValueId) -> Proven<State> {
+        if !self.are_plain(node) {
+            return Err(Stop::Coupled);
+        }
+        let shift = self.rank(result)?.saturating_sub(self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?);
+        let dim = match rule {
+            Rule::Elementwise if is_named(node, &COPIES) => dim,
+            Rule::Reshape => match self.reshape(plain(dim), node, result)? {
+                State::Rows(rows) if rows == plain(rows.dim) => rows.dim,
+                _ => return Err(Stop::Unknown),
+            },
+            Rule::Expand => dim + shift,
+            Rule::Unsqueeze => {
+                let added = axis(node.arguments.get(1).map(|(_, at)| at), self.rank(result)?).ok_or(Stop::Unknown)?;
+                dim + usize::from(added <= dim)
+            }
+            _ => return Err(Stop::Coupled),
+        };
+        Ok(State::RowNumbers { dim, step })
     }
 
     /// Returns the rows of the first operand, if the other operands are constants or sizes.
     fn only_but_sizes(&self, node: &Node) -> Proven<Rows> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
-        match self.state(first) {
+        match self.settled(first) {
             State::Rows(rows) => Ok(rows),
-            State::Constant | State::Uniform | State::BatchSize => Err(Stop::Unknown),
+            State::Constant | State::Uniform | State::BatchSize | State::RowNumbers { .. } => Err(Stop::Unknown),
         }
     }
 
     /// Aligns the operands as broadcasting does. A number that depends on the size of the batch couples the rows.
-    fn elementwise(&self, node: &Node, result: ValueId) -> Proven<State> {
+    pub(super) fn elementwise(&self, node: &Node, result: ValueId) -> Proven<State> {
         let rank = self.rank(result)?;
         let mut found: Option<Rows> = None;
         let mut is_uniform = false;
@@ -89,12 +119,14 @@ impl Proof<'_> {
                     is_uniform = true;
                     continue;
                 }
-                State::BatchSize => return Err(Stop::Coupled),
+                State::BatchSize | State::RowNumbers { .. } => return Err(Stop::Coupled),
                 State::Rows(rows) => rows,
             };
             let shift = rank.checked_sub(self.rank(value)?).ok_or(Stop::Unknown)?;
             let aligned = Rows { dim: rows.dim + shift, ..rows };
             match &found {
+                // Each row meets each other one.
+                Some(found) if found.dim != aligned.dim => return Err(Stop::Coupled),
                 Some(found) if *found != aligned => return Err(Stop::Unknown),
                 Some(_) => {}
                 None => found = Some(aligned),
@@ -141,22 +173,13 @@ impl Proof<'_> {
         if by_batch && !by_row { Err(Stop::Coupled) } else { Ok(State::Rows(rows)) }
     }
 
-    fn embedding(&self, node: &Node) -> Proven<State> {
-        let (table, indices) = (operand(node, 0), operand(node, 1));
-        let (Some(table), Some(indices)) = (table, indices) else { return Err(Stop::Unknown) };
-        match (self.state(table), self.state(indices)) {
-            (State::Constant, State::Rows(rows)) => Ok(State::Rows(rows)),
-            _ => Err(Stop::Unknown),
-        }
-    }
-
     /// Handles products of matrices: the rows must be in a dimension that is not summed over.
     fn product(&self, node: &Node, rule: Rule, result: ValueId) -> Proven<State> {
         let operands: Vec<Option<ValueId>> = (0..node.arguments.len()).map(|index| operand(node, index)).collect();
-        let rows = |index: usize| match operands.get(index).copied().flatten().map(|value| self.state(value)) {
+        let rows = |index: usize| match operands.get(index).copied().flatten().map(|value| self.settled(value)) {
             Some(State::Rows(rows)) => Ok(Some(rows)),
             Some(State::Constant) | None => Ok(None),
-            Some(State::Uniform | State::BatchSize) => Err(Stop::Unknown),
+            Some(State::Uniform | State::BatchSize | State::RowNumbers { .. }) => Err(Stop::Unknown),
         };
         let rank =
             |index: usize| operands.get(index).copied().flatten().ok_or(Stop::Unknown).and_then(|v| self.rank(v));
@@ -197,7 +220,7 @@ impl Proof<'_> {
         for value in node.arguments.iter().flat_map(|(_, argument)| argument.values()) {
             let rows = match self.state(value) {
                 State::Constant | State::Uniform => continue,
-                State::BatchSize => return Err(Stop::Unknown),
+                State::BatchSize | State::RowNumbers { .. } => return Err(Stop::Unknown),
                 State::Rows(rows) => rows,
             };
             let own = self.rank(value)?;
@@ -245,7 +268,7 @@ impl Proof<'_> {
                 Ok(State::Rows(plain(own)))
             }
             State::Uniform => Ok(State::Uniform),
-            State::BatchSize => Err(Stop::Unknown),
+            State::BatchSize | State::RowNumbers { .. } => Err(Stop::Unknown),
         }
     }
 
@@ -258,7 +281,7 @@ impl Proof<'_> {
             let mut rows = match self.state(value) {
                 State::Uniform => continue,
                 // A constant has no dimension of the size of the batch, so it cannot stand beside rows.
-                State::Constant | State::BatchSize => return Err(Stop::Unknown),
+                State::Constant | State::BatchSize | State::RowNumbers { .. } => return Err(Stop::Unknown),
                 State::Rows(rows) => rows,
             };
             if rule == Rule::Stack && rows.dim >= along {
@@ -278,7 +301,7 @@ impl Proof<'_> {
     /// Handles recurrent layers without packed sequences: the rows are the first or the second dimension.
     pub(super) fn recurrent(&self, node: &Node) -> Proven<State> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
-        let State::Rows(rows) = self.state(first) else { return Err(Stop::Unknown) };
+        let State::Rows(rows) = self.settled(first) else { return Err(Stop::Unknown) };
         let batch_first = node.argument("batch_first") == Some(&Argument::Bool(true));
         let is_training = node.argument("train") != Some(&Argument::Bool(false));
         if is_training || node.argument("batch_sizes").is_some() || self.rank(first)? != 3 {
@@ -288,7 +311,7 @@ impl Proof<'_> {
         let fit = others.all(|value| match self.state(value) {
             State::Constant | State::Uniform => true,
             State::Rows(rows) => rows == plain(1),
-            State::BatchSize => false,
+            State::BatchSize | State::RowNumbers { .. } => false,
         });
         let expected = if batch_first { plain(0) } else { plain(1) };
         match (fit, rows == expected) {
@@ -312,6 +335,15 @@ impl Proof<'_> {
                     dim if dim == right => left,
                     dim => dim,
                 }
+            }
+            Rule::TransposeLast => match rank - rows.dim {
+                1 if rank > 1 => rank - 2,
+                2 => rank - 1,
+                _ => rows.dim,
+            },
+            Rule::Move => {
+                let (from, to) = (axes(argument(1), rank), axes(argument(2), rank));
+                moved_dim(rows.dim, rank, &from.ok_or(Stop::Unknown)?, &to.ok_or(Stop::Unknown)?)?
             }
             Rule::Permute => match argument(1) {
                 None => rank - 1 - rows.dim,
@@ -353,8 +385,7 @@ impl Proof<'_> {
 
     /// Handles operators that compute over some dimensions, which must not include that of the rows.
     fn over(&self, node: &Node, rule: Rule, result: ValueId) -> Proven<State> {
-        let aligned = matches!(rule, Rule::Along("dim")) && node.arguments.len() > 2 && is_gather(node);
-        let rows = if aligned { self.gathered(node)? } else { self.only(node)? };
+        let rows = self.only_but_sizes(node)?;
         let rank = self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?;
         if is_whole_slice(node) {
             return Ok(State::Rows(rows));
@@ -363,18 +394,13 @@ impl Proof<'_> {
         if dims.contains(&rows.dim) {
             return Err(Stop::Coupled);
         }
+        // The size of a grid is that of its result, which is checked.
+        if !is_named(node, &["affine_grid_generator"]) {
+            self.only(node)?;
+        }
         let is_reduced = matches!(rule, Rule::Over(_)) && self.rank(result)? < rank;
         let removed = if is_reduced { dims.iter().filter(|dim| **dim < rows.dim).count() } else { 0 };
         Ok(State::Rows(Rows { dim: rows.dim - removed, ..rows }))
-    }
-
-    /// Returns the rows of `gather`, whose index has the same rows as its source.
-    fn gathered(&self, node: &Node) -> Proven<Rows> {
-        let states: Vec<State> = [0, 2].iter().filter_map(|at| operand(node, *at)).map(|v| self.state(v)).collect();
-        match states.as_slice() {
-            [State::Rows(source), State::Rows(index)] if source == index => Ok(source.clone()),
-            _ => Err(Stop::Unknown),
-        }
     }
 }
 
@@ -413,8 +439,40 @@ pub(super) fn operand(node: &Node, index: usize) -> Option<ValueId> {
     }
 }
 
-fn is_gather(node: &Node) -> bool {
-    matches!(&node.operator, Operator::Registered { name, .. } if name == "aten::gather")
+/// Returns true for an operator of the namespace `aten` with one of these names.
+pub(super) fn is_named(node: &Node, names: &[&str]) -> bool {
+    let Operator::Registered { name, .. } = &node.operator else { return false };
+    name.strip_prefix("aten::").is_some_and(|name| names.contains(&name))
+}
+
+/// Operators that copy their operand, perhaps to another type or device.
+const COPIES: [&str; 7] = ["to", "_to_copy", "clone", "contiguous", "detach", "alias", "type_as"];
+
+/// Returns true for a rule that moves elements without combining them.
+fn is_move(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::Reshape
+            | Rule::Transpose
+            | Rule::TransposeLast
+            | Rule::Move
+            | Rule::Permute
+            | Rule::Unsqueeze
+            | Rule::Squeeze
+            | Rule::Expand
+            | Rule::Select
+            | Rule::Unbind
+            | Rule::Repeat
+    )
+}
+
+/// Returns the new place of a dimension, when others move to the places in `to` and the rest keeps its order.
+fn moved_dim(dim: usize, rank: usize, from: &[usize], to: &[usize]) -> Proven<usize> {
+    if let Some(at) = from.iter().position(|own| *own == dim) {
+        return to.get(at).copied().ok_or(Stop::Unknown);
+    }
+    let before = (0..dim).filter(|other| !from.contains(other)).count();
+    (0..rank).filter(|place| !to.contains(place)).nth(before).ok_or(Stop::Unknown)
 }
 
 /// True for `x[:]`, which an export writes as a slice from 0 to the largest integer.
@@ -436,10 +494,17 @@ fn computed(node: &Node, rule: Rule, rank: usize) -> Option<Vec<usize>> {
         },
         Rule::Along(name) => match node.argument(name) {
             // The default of a part is the first dimension, and of an order the last one.
+            None if is_named(node, &["roll"]) => Some((0..rank).collect()),
+            Some(Argument::List(all)) if all.is_empty() && is_named(node, &["roll"]) => Some((0..rank).collect()),
             None => default_axis(node, rank).map(|axis| vec![axis]),
             dims => axes(dims, rank),
         },
         Rule::Last(count) => Some(last(count)),
+        Rule::Transform(count) => match node.argument("dim") {
+            None | Some(Argument::None) => Some(last(count)),
+            Some(Argument::List(all)) if all.is_empty() => Some(last(count)),
+            dims => axes(dims, rank),
+        },
         Rule::LastOf(name) => match node.argument(name) {
             Some(Argument::List(sizes)) => Some(last(sizes.len())),
             Some(_) | None => None,
@@ -463,13 +528,15 @@ fn default_axis(node: &Node, rank: usize) -> Option<usize> {
         | "aten::split"
         | "aten::split_with_sizes"
         | "aten::chunk"
+        | "aten::unsafe_split"
+        | "aten::unsafe_chunk"
         | "aten::tensor_split" => Some(0),
         "aten::sort" | "aten::argsort" | "aten::topk" | "aten::glu" | "aten::diff" => rank.checked_sub(1),
         _ => None,
     }
 }
 
-fn axis(argument: Option<&Argument>, rank: usize) -> Option<usize> {
+pub(super) fn axis(argument: Option<&Argument>, rank: usize) -> Option<usize> {
     let Some(Argument::Int(axis)) = argument else { return None };
     let axis = if *axis < 0 { axis + rank as i64 } else { *axis };
     usize::try_from(axis).ok().filter(|axis| *axis < rank)
