@@ -11,6 +11,7 @@ use zip::result::ZipError;
 
 use crate::error::ExportedError;
 use crate::graph::{Payload, Program};
+use crate::json;
 use crate::schema::{PayloadConfig, PayloadMeta, ProgramJson};
 
 /// Largest `model.json`, in bytes. The program of a model with 10 000 operators takes 20 MB.
@@ -67,14 +68,14 @@ impl Archive {
     pub fn program(&mut self) -> Result<Program, ExportedError> {
         self.check_byte_order()?;
         let text = self.read(PROGRAM, LONGEST_PROGRAM)?;
-        let json: ProgramJson = serde_json::from_slice(&text).map_err(|error| in_file(PROGRAM, &error))?;
+        let program: ProgramJson = json::parse(&text).map_err(|error| in_file(PROGRAM, &error))?;
         drop(text);
         let mut payloads = HashMap::new();
         for (folder, name) in [(WEIGHTS, "model_weights_config.json"), (CONSTANTS, "model_constants_config.json")] {
             self.payloads(folder, name, &mut payloads)?;
         }
         self.check_payloads(&payloads)?;
-        Program::new(json, &payloads)
+        Program::new(program, &payloads)
     }
 
     /// Reads the bytes of a payload. `target` has the size that the payload declares.
@@ -127,7 +128,7 @@ impl Archive {
             )));
         }
         let text = self.read(&config, LONGEST_CONFIG)?;
-        let parsed: PayloadConfig = serde_json::from_slice(&text).map_err(|error| in_file(&config, &error))?;
+        let parsed: PayloadConfig = json::parse(&text).map_err(|error| in_file(&config, &error))?;
         for (name, meta) in parsed.config {
             let payload = self.payload(folder, &name, meta)?;
             payloads.insert(name, payload);

@@ -15,6 +15,7 @@ mod error;
 mod expression;
 mod graph;
 mod inline;
+mod json;
 mod monomial;
 mod operators;
 mod plan;
