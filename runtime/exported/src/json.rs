@@ -1,4 +1,6 @@
-//! JSON with the infinities and NaN that Python writes as bare words, which JSON does not have.
+//! JSON as Python writes it: with infinities and NaN as bare words, which JSON does not have, and with floats whose every
+//! digit counts. The usual parser rounds the last one: the smallest float of 32 bits, which masks attention, would no
+//! longer fit. Therefore floats are made strings first.
 
 use std::borrow::Cow;
 
@@ -15,7 +17,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(&quoted(text))
 }
 
-/// Returns the text with bare words made strings.
+/// Returns the text with floats and bare words made strings.
 fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
     let mut result = Vec::new();
     let (mut copied, mut at, mut is_inside) = (0, 0, false);
@@ -23,17 +25,16 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
         match text[at] {
             b'\\' if is_inside => at += 1,
             b'"' => is_inside = !is_inside,
-            b'-' | b'I' | b'N' if !is_inside => {
-                let sign = usize::from(text[at] == b'-');
-                let word = WORDS.iter().find(|word| text[at + sign..].starts_with(word.as_bytes()));
-                if let Some(word) = word {
-                    let end = at + sign + word.len();
+            _ if is_inside => {}
+            _ => {
+                let length = token(&text[at..]);
+                if is_float(&text[at..at + length]) {
                     result.extend_from_slice(&text[copied..at]);
-                    result.extend([b"\"", &text[at..end], b"\""].concat());
-                    (copied, at) = (end, end - 1);
+                    result.extend([b"\"", &text[at..at + length], b"\""].concat());
+                    copied = at + length;
                 }
+                at += length.saturating_sub(1);
             }
-            _ => {}
         }
         at += 1;
     }
@@ -42,6 +43,19 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
     }
     result.extend_from_slice(&text[copied..]);
     Cow::Owned(result)
+}
+
+/// Returns the length of the word or number at the beginning; 0 if there is neither.
+fn token(text: &[u8]) -> usize {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+    text.iter().position(|byte| !is_part(byte)).unwrap_or(text.len())
+}
+
+fn is_float(token: &[u8]) -> bool {
+    let unsigned = token.strip_prefix(b"-").unwrap_or(token);
+    let is_number = unsigned.first().is_some_and(u8::is_ascii_digit);
+    let has_fraction = unsigned.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+    WORDS.iter().any(|word| unsigned == word.as_bytes()) || (is_number && has_fraction)
 }
 
 #[cfg(test)]
@@ -56,6 +70,14 @@ mod tests {
         assert_eq!((floats[0], floats[1], floats[3]), (f64::INFINITY, f64::NEG_INFINITY, 1.5));
         assert!(floats[2].is_nan());
         assert_eq!((floats[4], floats[5]), (f64::NEG_INFINITY, -2.0));
+    }
+
+    #[test]
+    fn floats_keep_every_digit() {
+        let floats: Vec<Float> = parse(b"[-3.4028234663852886e+38,3.4028234663852886E38, 0.1]").unwrap();
+        let floats: Vec<f64> = floats.into_iter().map(|float| float.0).collect();
+        assert_eq!(floats, [f64::from(f32::MIN), f64::from(f32::MAX), 0.1]);
+        assert!(parse::<Vec<Float>>(b"[1.5x]").is_err());
     }
 
     #[test]

@@ -144,7 +144,7 @@ pub(crate) enum SymOr {
     AsBool(bool),
 }
 
-/// A float. JSON has no infinities, so they are strings.
+/// A float: a number, or a string with the digits of one or the name of an infinity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Float(pub(crate) f64);
 
@@ -162,7 +162,10 @@ impl<'de> Deserialize<'de> for Float {
                 "Infinity" | "inf" => Ok(Self(f64::INFINITY)),
                 "-Infinity" | "-inf" => Ok(Self(f64::NEG_INFINITY)),
                 "NaN" | "nan" => Ok(Self(f64::NAN)),
-                other => Err(serde::de::Error::custom(format!("'{other}' is no number"))),
+                other => match other.parse() {
+                    Ok(number) => Ok(Self(number)),
+                    Err(_) => Err(serde::de::Error::custom(format!("'{other}' is no number"))),
+                },
             },
         }
     }
