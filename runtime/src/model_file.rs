@@ -4,6 +4,7 @@
 //! prints the same messages.
 
 mod advice;
+mod aotinductor;
 mod pickle;
 mod signatures;
 pub mod torchserve;
@@ -21,7 +22,7 @@ const START: u64 = 64 << 10;
 /// Format of a model file that this runtime serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelFormat {
-    /// An archive of `torch.jit.save`.
+    /// An archive of TorchScript.
     TorchScript,
     /// A program of `torch.export.save`.
     Exported,
@@ -110,6 +111,9 @@ fn examine(path: &Path) -> Result<ModelFormat, String> {
     }
     if directory.has_program() {
         return Ok(ModelFormat::Exported);
+    }
+    if directory.is_compiled() {
+        return Err(aotinductor::advice(path).text());
     }
     if let Some(advice) = directory.advice() {
         return Err(advice.text());

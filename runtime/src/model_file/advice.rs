@@ -23,8 +23,17 @@ pub(super) const FROM_WEIGHTS: &str = "build the module in Python, give it these
 pub(super) const FROM_MODULE: &str = "load it in Python where its classes are, torch.export.export it with an example, and \
      torch.export.save the result";
 
+/// The way from a pickled model of scikit-learn or of boosted trees.
+pub(super) const FROM_ESTIMATOR: &str = "load it in Python, convert it with skl2onnx (onnxmltools for xgboost, lightgbm \
+     and catboost), and serve the ONNX file";
+
+/// The way from a pickle of an unknown class.
+pub(super) const FROM_PICKLE: &str = "load it in Python; a PyTorch module is served if it is saved with torch.export.save, \
+     and a model of another library if it is converted to ONNX";
+
 /// The way from a format of another library.
-const FROM_SOURCE: &str = "this runtime serves PyTorch models: torch.export.save the model's PyTorch original, or serve this file with a runtime made for it";
+const FROM_SOURCE: &str = "this runtime serves programs of torch.export and ONNX files: torch.export.save the model's \
+     PyTorch original, convert this file to ONNX, or serve it with a runtime made for it";
 
 /// The way from an archive that contains the model.
 pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
@@ -60,11 +69,8 @@ pub(super) const OLD_EXPORTED: Format = Format {
     remedy: "torch.export.load it in Python with torch 2.8 or later, and torch.export.save the result",
 };
 
-/// Format that `aoti_compile_and_package` writes.
-pub(super) const COMPILED: Format = Format {
-    what: "an AOTInductor package, which holds compiled code",
-    remedy: "torch.export.save the program that it was compiled from",
-};
+/// The way from an AOTInductor package, which `aoti_compile_and_package` writes.
+pub(super) const FROM_COMPILED: &str = "torch.export.save the program that it was compiled from";
 
 /// Format of TorchServe's model archives.
 pub(super) const MAR: Format = Format {

@@ -1,6 +1,6 @@
 //! Finds the classes that a pickle names, without executing it.
 
-use super::advice::{Advice, FROM_MODULE, STATE_DICT};
+use super::advice::{Advice, FROM_ESTIMATOR, FROM_MODULE, FROM_PICKLE, STATE_DICT};
 
 /// Longest name of a module or class: longer ones are data that only looks like a name.
 const LONGEST_NAME: usize = 120;
@@ -18,16 +18,21 @@ pub(super) fn advice(start: &[u8]) -> Advice {
         Some((module, name)) if tensors => {
             Advice { what: format!("a pickled nn.Module of torch.save ({module}.{name})"), remedy: FROM_MODULE }
         }
-        Some((module, name)) => Advice {
-            what: format!("a Python pickle ({module}.{name})"),
-            remedy: "load it in Python; only models saved with torch.export.save or torch.jit.save can be served",
-        },
+        Some((module, name)) => {
+            let remedy = if is_estimator(module) { FROM_ESTIMATOR } else { FROM_PICKLE };
+            Advice { what: format!("a Python pickle ({module}.{name})"), remedy }
+        }
         None if tensors => Advice::from(&STATE_DICT),
-        None => Advice {
-            what: "a Python pickle".to_owned(),
-            remedy: "only models saved with torch.export.save or torch.jit.save can be served",
-        },
+        None => Advice { what: "a Python pickle".to_owned(), remedy: FROM_PICKLE },
     }
+}
+
+/// Packages whose models ONNX can hold: scikit-learn with what its models are pickled with, and boosted trees.
+const ESTIMATOR_PACKAGES: [&str; 5] = ["sklearn", "joblib", "xgboost", "lightgbm", "catboost"];
+
+fn is_estimator(module: &str) -> bool {
+    let package = module.split('.').next().unwrap_or(module);
+    ESTIMATOR_PACKAGES.contains(&package)
 }
 
 /// Returns true for a class that tensors and their containers consist of.
@@ -112,6 +117,11 @@ mod tests {
         assert!(advice(sequential).what.contains("container.Sequential"));
         let sklearn = b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x08sklearn_\x94\x8c\x03SVC\x94\x93\x94)";
         assert_eq!(advice(sklearn).what, "a Python pickle (sklearn_.SVC)");
+        assert!(advice(sklearn).remedy.contains("torch.export.save"));
+        let forest = b"\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00\x8c\x07sklearn\x94\x8c\x03SVC\x94\x93\x94)";
+        assert!(advice(forest).remedy.contains("skl2onnx"));
+        let boosted = b"\x80\x03cxgboost.sklearn\nXGBClassifier\nq\x00)\x81";
+        assert!(advice(boosted).remedy.contains("skl2onnx"));
         assert_eq!(advice(b"\x80\x04}.").what, "a Python pickle");
         assert_eq!(advice(b"").what, "a Python pickle");
     }

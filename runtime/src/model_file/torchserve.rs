@@ -71,6 +71,9 @@ pub(super) fn format(path: &Path) -> Result<ModelFormat, String> {
     let name = servable(&manifest)?;
     let mut start = Vec::new();
     entry(&mut zip, name)?.take(START).read_to_end(&mut start).map_err(|error| damaged(&error))?;
+    if signatures::is_onnx(&start) {
+        return Ok(ModelFormat::Onnx);
+    }
     if !start.starts_with(ENTRY) {
         let advice = signatures::advice(&start, u64::MAX);
         return Err(of_model(name, &advice.text()));
@@ -98,7 +101,7 @@ fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
     let disk = |error: io::Error| format!("cannot be unpacked: {error}");
     let folder = tempfile::Builder::new().prefix("weir-model-").tempdir().map_err(disk)?;
     // The name in the archive is never used as a path.
-    let model = folder.path().join(if is_exported(name) { "model.pt2" } else { "model.pt" });
+    let model = folder.path().join(own_name(name));
     let written = io::copy(&mut entry.take(declared.saturating_add(1)), &mut File::create(&model).map_err(disk)?);
     if written.map_err(disk)? != declared {
         return Err(format!("is damaged: '{}' has another size than it declares", shown(name)));
@@ -158,7 +161,22 @@ fn without(manifest: &ManifestModel) -> Option<String> {
 }
 
 fn is_exported(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pt2"))
+    has_extension(name, "pt2")
+}
+
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// Returns the name of the unpacked model file.
+fn own_name(name: &str) -> &'static str {
+    if is_exported(name) {
+        "model.pt2"
+    } else if has_extension(name, "onnx") {
+        "model.onnx"
+    } else {
+        "model.pt"
+    }
 }
 
 fn of_model(name: &str, reason: &str) -> String {

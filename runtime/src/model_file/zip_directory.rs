@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::advice::{Advice, COMPILED, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
+use super::advice::{Advice, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
 
 /// Name of the entry that describes an archive of TorchServe.
 pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
@@ -77,6 +77,12 @@ impl ZipDirectory {
         self.has_inner("models/model.json") && self.has_inner("archive_format")
     }
 
+    /// True if the archive is an AOTInductor package, which holds no program.
+    pub(super) fn is_compiled(&self) -> bool {
+        let is_old = self.has_inner("serialized_exported_program.json");
+        self.has_inner("archive_format") && !is_old && !self.has_program()
+    }
+
     /// True if the archive is one of TorchServe's, whatever else it holds.
     pub(super) fn is_torchserve(&self) -> bool {
         self.entries.iter().any(|entry| entry.name == MANIFEST)
@@ -87,7 +93,6 @@ impl ZipDirectory {
         let inner = |name: &str| self.has_inner(name);
         let known = [
             (inner("serialized_exported_program.json"), &OLD_EXPORTED),
-            (inner("archive_format"), &COMPILED),
             (inner("model.weights.h5"), &KERAS),
             (inner(".data/extern_modules"), &PACKAGE),
             (self.all_end_with(".npy"), &NUMPY),
@@ -230,8 +235,7 @@ mod tests {
     #[test]
     fn archives_are_known_by_their_names() {
         for (names, what) in [
-            (["x/data/aotinductor/model/a.so", "x/archive_format"].as_slice(), "AOTInductor"),
-            (&["version", "serialized_exported_program.json"], "before torch 2.8"),
+            (["version", "serialized_exported_program.json"].as_slice(), "before torch 2.8"),
             (&["config.json", "model.weights.h5"], "Keras"),
             (&["x/.data/extern_modules", "x/data.pkl"], "torch.package"),
             (&["a.npy", "b.npy"], "NumPy"),
@@ -241,7 +245,9 @@ mod tests {
             assert!(found.as_ref().is_some_and(|found| found.what.contains(what)), "{what}: {found:?}");
         }
         let program = read(&archive(&["x/models/model.json", "x/archive_format"])).unwrap();
-        assert!(program.has_program());
+        assert!(program.has_program() && !program.is_compiled());
+        let compiled = read(&archive(&["x/data/aotinductor/model/a.so", "x/archive_format"])).unwrap();
+        assert!(compiled.is_compiled() && !compiled.has_program());
         let own = read(&archive(&["m/data.pkl", "m/constants.pkl", "m/version"])).unwrap();
         assert_eq!((own.advice(), own.has_constants()), (None, true));
         let saved = read(&archive(&["m/data.pkl", "m/version"])).unwrap();

@@ -52,6 +52,18 @@ fn the_model_is_unpacked_and_deleted_with_the_value() {
 }
 
 #[test]
+fn an_onnx_model_is_unpacked_and_known_by_its_contents() {
+    let model = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/onnx/mlp.onnx")).unwrap();
+    for name in ["net.onnx", "net.bin"] {
+        let manifest = format!(r#"{{"model": {{"serializedFile": "{name}", "handler": "h.py"}}}}"#);
+        let file = archive(&manifest, &[(name, &model)]);
+        assert_eq!(super::super::format(file.path()), Ok(ModelFormat::Onnx), "{name}");
+        let unpacked = unpack(file.path()).unwrap().unwrap();
+        assert_eq!(std::fs::read(&unpacked.path).unwrap(), model);
+    }
+}
+
+#[test]
 fn a_handler_in_python_is_named() {
     let manifest = r#"{"model": {"serializedFile": "net.pt", "handler": "my_handler.py"}}"#;
     let file = archive(manifest, &[("net.pt", &script()), ("my_handler.py", b"import os")]);
