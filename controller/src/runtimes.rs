@@ -2,6 +2,7 @@
 
 mod built_in;
 mod choose;
+mod kserve;
 mod server_type;
 #[cfg(test)]
 mod tests;

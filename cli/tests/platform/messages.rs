@@ -57,7 +57,7 @@ fn a_binary_file_and_a_model_of_another_format_are_named() {
     };
     let (code, message) = fails(&["up", "-f", &file("a.gguf", b"GGUF")]);
     assert!(code == Some(2) && message.contains("a model file"), "{message}");
-    assert!(message.contains("export the model to TorchScript"), "{message}");
+    assert!(message.contains("save a PyTorch model with torch.export.save"), "{message}");
     let (code, message) = fails(&["up", "-f", &file("a.yaml", b"\xff\xfe\x00")]);
     assert!(code == Some(2) && message.contains("not YAML, as it is no UTF-8 text"), "{message}");
 }
@@ -74,7 +74,8 @@ fn an_unsupported_format_is_answered_with_the_supported_ones() {
         message
     };
     let message = refusal(yaml.replace("pytorch", "pmml"));
-    let works = "formats that work here: echo, onnx, pytorch, torchscript, triton. Export the model to TorchScript";
+    let works =
+        "formats that work here: echo, onnx, pytorch, torchscript, triton. Save a PyTorch model with torch.export.save";
     assert!(message.contains(works), "{message}");
     let message = refusal(yaml.replace("name: pytorch", "name: pytorch\n        version: '9'"));
     assert!(message.contains("pytorch is served as "), "{message}");

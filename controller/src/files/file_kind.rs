@@ -45,11 +45,10 @@ impl FileKind {
         match self {
             Self::PyTorch => manifest_advice(file, "pytorch"),
             Self::Onnx => manifest_advice(file, "onnx"),
-            Self::Other => {
-                "a model file, and -f takes YAML of InferenceServices. Its format is not served: export the \
-                model to TorchScript (torch.jit.trace, torch.jit.save), and declare that file by storageUri"
-                    .to_owned()
-            }
+            Self::Other => "a model file, and -f takes YAML of InferenceServices. Its format is not served: save a \
+                PyTorch model with torch.export.save, or convert another to ONNX with skl2onnx or its library's own \
+                export, and declare that file by storageUri"
+                .to_owned(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use weir_crds::inference_service::{FailureReason, Model, Protocol};
 use weir_crds::serving_runtime::SupportedModelFormat;
 
+use super::kserve;
 use super::{Runtime, Runtimes, Scope, Unserved};
 
 /// Default protocol of a model, as in KServe.
@@ -67,11 +68,7 @@ impl Runtimes {
             return format!("no runtime is installed: add a ServingRuntime for {wanted}");
         }
         let formats: Vec<&str> = formats.into_iter().collect();
-        format!(
-            "formats that work here: {}. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and declare \
-             it as pytorch, or add a ServingRuntime for {wanted}",
-            formats.join(", ")
-        )
+        format!("formats that work here: {}. {}", formats.join(", "), kserve::advice(wanted))
     }
 
     fn best_speaking(&self, namespace: &str, model: &Model, protocol: Option<Protocol>) -> Option<&Runtime> {
