@@ -8,6 +8,7 @@ use weir_fuzz::{fuzz, mutate};
 
 use crate::archive::Archive;
 use crate::graph::{Payload, Program};
+use crate::json;
 use crate::schema::ProgramJson;
 
 /// Default duration in seconds of each test.
@@ -29,14 +30,15 @@ fn exercise(program: &Program) {
 
 #[test]
 fn no_program_makes_the_reader_panic() {
-    let texts: Vec<Vec<u8>> = ["mlp", "encoder", "numbers", "even"].iter().map(|name| text(name)).collect();
+    let texts: Vec<Vec<u8>> =
+        ["mlp", "encoder", "numbers", "even", "bag", "ungraded"].iter().map(|name| text(name)).collect();
     let payload = Payload { entry: String::new(), bytes: 0, tensor: None };
     let weights: HashMap<String, Payload> = HashMap::from([("w".to_owned(), payload)]);
     fuzz(
         SECONDS,
         |rng| mutate(&texts, b"{}[]\":,0123456789-sx()*", 8, rng),
-        |json, _| {
-            let parsed = serde_json::from_slice::<ProgramJson>(json).ok();
+        |text, _| {
+            let parsed = json::parse::<ProgramJson>(text).ok();
             if let Some(program) = parsed.and_then(|json| Program::new(json, &weights).ok()) {
                 exercise(&program);
             }
@@ -65,7 +67,8 @@ fn no_archive_makes_the_reader_panic() {
 /// Returns the program of a model without its weights, so that mutations reach the graph.
 fn text(name: &str) -> Vec<u8> {
     let file = std::fs::File::open(models().join(format!("{name}.pt2"))).unwrap();
-    let mut zip = zip::ZipArchive::new(file).unwrap();
+    let from_start = zip::read::Config { archive_offset: zip::read::ArchiveOffset::Known(0) };
+    let mut zip = zip::ZipArchive::with_config(from_start, file).unwrap();
     let mut entry = zip.by_name(&format!("{name}/models/model.json")).unwrap();
     let mut json = Vec::new();
     std::io::Read::read_to_end(&mut entry, &mut json).unwrap();

@@ -95,7 +95,8 @@ impl Proof<'_> {
             }
             _ => return Err(Stop::Coupled),
         };
-        Ok(State::RowNumbers { dim, step })
+        let is_by_row = self.sizes(result)?.get(dim) == Some(&Monomial::symbol(self.symbol));
+        if is_by_row { Ok(State::RowNumbers { dim, step }) } else { Err(Stop::Unknown) }
     }
 
     /// Returns the rows of the first operand, if the other operands are constants or sizes.
