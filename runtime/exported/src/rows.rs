@@ -243,8 +243,8 @@ impl Proof<'_> {
             for value in values {
                 match self.check_size(value, &state) {
                     Ok(()) => drop(self.states.insert(value, state.clone())),
-                    // The export records the state of an LSTM with another rank than it has. Of bags, the others tell
-                    // which index was taken.
+                    // The export records the state of an LSTM with another rank than it has. The other results of a
+                    // look-up of bags are sizes and indices.
                     Err(_) if matches!(rule, Rule::Recurrent | Rule::EmbeddingBag) && index > 0 => {
                         self.undecided.insert(value);
                     }
