@@ -240,14 +240,16 @@ impl Proof<'_> {
                 (State::Rows(_), Rule::Recurrent) if index > 0 => State::Rows(plain(1)),
                 _ => state.clone(),
             };
+            // The other results of a look-up of bags have the numbers of the rows.
+            if rule == Rule::EmbeddingBag && index > 0 {
+                self.undecided.extend(values);
+                continue;
+            }
             for value in values {
                 match self.check_size(value, &state) {
                     Ok(()) => drop(self.states.insert(value, state.clone())),
-                    // The export records the state of an LSTM with another rank than it has. The other results of a
-                    // look-up of bags are sizes and indices.
-                    Err(_) if matches!(rule, Rule::Recurrent | Rule::EmbeddingBag) && index > 0 => {
-                        self.undecided.insert(value);
-                    }
+                    // The export records the state of an LSTM with another rank than it has.
+                    Err(_) if rule == Rule::Recurrent && index > 0 => drop(self.undecided.insert(value)),
                     Err(stop) => return Err(stop),
                 }
             }
