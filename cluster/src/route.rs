@@ -45,6 +45,20 @@ pub struct Route {
     pub mirror: Option<Mirror>,
     /// Access of clients to the control calls of the service's servers.
     pub control: ControlRoutes,
+    /// Support of OpenAI's API by the service's servers, for the list of models.
+    pub openai: OpenAiApi,
+}
+
+/// Support of OpenAI's API by a service's servers, as far as it is declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpenAiApi {
+    /// Neither the service nor its runtime declares it, so the servers may support the API.
+    #[default]
+    Undeclared,
+    /// The servers support the API.
+    Supported,
+    /// The servers do not have the API.
+    Absent,
 }
 
 /// Access to the calls that control a server: model loading, shared memory, tracing, logging.
@@ -120,6 +134,7 @@ impl Route {
             batching: None,
             mirror: None,
             control: ControlRoutes::Closed,
+            openai: OpenAiApi::Undeclared,
         }
     }
 

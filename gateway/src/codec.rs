@@ -28,9 +28,11 @@ pub(crate) enum ErrorForm {
 impl ErrorForm {
     /// Returns the form for a request with this path, which may have a prefix that leads to a service.
     pub(crate) fn of(protocol: Protocol, path: &str) -> Self {
-        const ENDS: [&str; 4] = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"];
+        const ENDS: [&str; 6] =
+            ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/rerank", "/v1/responses"];
         match protocol {
             Protocol::Grpc => Self::Grpc,
+            Protocol::Http if path.contains("/openai/v1/") => Self::OpenAi,
             Protocol::Http if ENDS.iter().any(|end| path.ends_with(end)) => Self::OpenAi,
             Protocol::Http => Self::Plain,
         }

@@ -102,6 +102,12 @@ pub(crate) enum GatewayError {
     /// The request's body broke off or is invalid; the text continues the sentence.
     #[error("request body {0}")]
     Body(String),
+    /// The body exceeds this many bytes, the most that the gateway buffers to find the model's name.
+    #[error("the request body exceeds {0} bytes, so its model cannot be found: call the service by its host or path")]
+    TooLargeToRoute(usize),
+    /// The byte budget for buffered bodies is exhausted, so the model's name cannot be found.
+    #[error("too many request bodies are buffered to find the model of this one: try again")]
+    NoRoomToRoute,
     /// A gRPC message in an encoding in which the gateway cannot find the model's name.
     #[error(
         "a message encoded with {0:?} cannot be routed by its model's name: encode it with gzip or deflate, or call the service by its host"
@@ -142,7 +148,8 @@ impl Coded for GatewayError {
     fn code(&self) -> Code {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
-            Self::QueueFull { .. } => Code::Overloaded,
+            Self::QueueFull { .. } | Self::NoRoomToRoute => Code::Overloaded,
+            Self::TooLargeToRoute(_) => Code::TooLarge,
             Self::NoTime | Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
                 Code::DeadlineExceeded
             }

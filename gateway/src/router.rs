@@ -169,7 +169,7 @@ impl RouteTable {
         buffered: &BufferedBody,
         count_unknown: impl Fn(),
     ) -> Result<Routed, GatewayError> {
-        let model = openai::model_of(buffered);
+        let model = openai::model_of(buffered, self.request_buffer);
         let found = model.and_then(|model| self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model)));
         let found = found.inspect_err(|_| count_unknown())?;
         self.target(parts, &found).map(Routed::Service)

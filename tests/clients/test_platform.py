@@ -88,7 +88,8 @@ def test_list_of_models(platform):
 def test_list_of_models_for_clients_of_v1_and_of_openai(platform):
     found = platform.call("GET", "/v1/models").json()
     assert found["models"] == ["digits", "ragged"]
-    assert (found["object"], [model["id"] for model in found["data"]]) == ("list", ["digits", "ragged"])
+    # Both services run weir-runtime, which has no chat or completions.
+    assert (found["object"], found["data"]) == ("list", [])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::{ControlRoutes, Tag};
+use weir_cluster::{ControlRoutes, OpenAiApi, Tag};
 use weir_crds::{InferenceService, quantity_value};
 
 use super::error_list::ErrorList;
@@ -21,6 +21,8 @@ pub(super) struct ServiceAnnotations {
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
     pub(super) control: ControlRoutes,
+    /// Declared support of OpenAI's API; None without the annotation.
+    pub(super) openai: Option<OpenAiApi>,
     pub(super) rollback_window: Option<Duration>,
 }
 
@@ -49,6 +51,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
         max_queue: reader.number(names::MAX_QUEUE, 1),
         mirror: reader.read(names::MIRROR, expected, mirror),
         control: reader.read(names::CONTROL_ROUTES, "true or false", control_routes).unwrap_or_default(),
+        openai: reader.read(names::OPENAI_API, "`true` or `false`", names::truth).map(openai_api),
         rollback_window: reader.duration(names::ROLLBACK_WINDOW),
     };
     errors.list.append(&mut reader.errors);
@@ -62,6 +65,10 @@ pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
         "false" => Some(ControlRoutes::Closed),
         _ => None,
     }
+}
+
+fn openai_api(is_supported: bool) -> OpenAiApi {
+    if is_supported { OpenAiApi::Supported } else { OpenAiApi::Absent }
 }
 
 /// Checks the names of resources, which are later read from the pods.

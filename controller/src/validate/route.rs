@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_cluster::{Batching, Host, Route, Tag};
+use weir_cluster::{Batching, Host, OpenAiApi, Route, Tag};
 use weir_crds::inference_service::Component;
 use weir_crds::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE};
 
@@ -11,6 +11,7 @@ use super::error_list::ErrorList;
 use super::validated::Exposure;
 use super::{Context, Platform};
 use crate::annotations::{MIRROR, VISIBILITY};
+use crate::runtimes::ServerType;
 
 pub(super) fn read(
     context: &Context<'_>,
@@ -38,6 +39,22 @@ pub(super) fn read(
         batching: batching(component, errors),
         mirror: annotations.mirror.clone(),
         control: annotations.control,
+        openai: annotations.openai.unwrap_or_else(|| openai_of_runtime(context)),
+    })
+}
+
+/// Returns the support of OpenAI's API by the runtime of the service's model. It is undeclared for a service without a
+/// model and for a server that Weir does not know.
+fn openai_of_runtime(context: &Context<'_>) -> OpenAiApi {
+    let model = context.object.spec.predictor.model.as_ref();
+    let runtime = model.and_then(|model| context.runtimes.choose(context.service.namespace(), model).ok());
+    runtime.and_then(|runtime| runtime.server).map_or(OpenAiApi::Undeclared, |server| match server {
+        ServerType::HuggingFace | ServerType::Vllm => OpenAiApi::Supported,
+        ServerType::MlServer
+        | ServerType::Triton
+        | ServerType::TorchServe
+        | ServerType::TensorFlow
+        | ServerType::Weir => OpenAiApi::Absent,
     })
 }
 

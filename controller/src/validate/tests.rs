@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_cluster::{
-    ChangeLimit, Economy, Host, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior, ScalingPolicy,
-    ScalingRules,
+    ChangeLimit, Economy, Host, OpenAiApi, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior,
+    ScalingPolicy, ScalingRules,
 };
 use weir_crds::inference_service::FailureReason;
 
@@ -255,6 +255,16 @@ fn annotations_become_values() {
         [(10, 5), (50, 60)].map(|(percent, seconds)| Step { percent, min_duration: Duration::from_secs(seconds) });
     let limits = Limits { steps: steps.into(), max_error_rate: 0.02, ..Limits::default() };
     assert_eq!(validated.strategy, Strategy::Automatic(limits.into()));
+}
+
+#[test]
+fn openais_api_is_declared_by_the_annotation_or_known_from_the_runtime() {
+    let of = |annotations: &[(&str, &str)], spec: &str| validated(annotations, spec).exposure.openai;
+    let of_container = "  predictor: {containers: [{name: server, image: x, command: [serve]}]}\n";
+    assert_eq!(of(&[], &model("digits", &[])), OpenAiApi::Absent);
+    assert_eq!(of(&[], of_container), OpenAiApi::Undeclared);
+    assert_eq!(of(&[("weir.dev/openai-api", "true")], &model("digits", &[])), OpenAiApi::Supported);
+    assert_eq!(of(&[("weir.dev/openai-api", "false")], of_container), OpenAiApi::Absent);
 }
 
 #[test]

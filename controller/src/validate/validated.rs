@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Host, Identity, PodTemplate, ReadyCall, ServiceName, Storage, Tag, Workload,
+    Batching, ClusterError, ControlRoutes, Host, Identity, OpenAiApi, PodTemplate, ReadyCall, ServiceName, Storage,
+    Tag, Workload,
 };
 
 use super::UrlScheme;
@@ -114,6 +115,8 @@ pub struct Exposure {
     pub mirror: Option<(Tag, u8)>,
     /// Access of clients to the servers' control routes.
     pub control: ControlRoutes,
+    /// Support of OpenAI's API by the servers.
+    pub openai: OpenAiApi,
 }
 
 /// Hashes of the manifest's part in the pods.

@@ -246,6 +246,12 @@ impl BufferedBody {
         self.rest.is_none()
     }
 
+    /// Returns true if the buffered bytes and the announced length of the unread part exceed `most` bytes together.
+    pub(crate) fn exceeds(&self, most: usize) -> bool {
+        let unread = self.rest.as_ref().map_or(0, |rest| rest.size_hint().lower());
+        (self.size as u64).saturating_add(unread) > most as u64
+    }
+
     /// Returns the state of the upload of a body that is forwarded before it is complete; `None` for a whole body.
     pub(crate) fn upload(&self) -> Option<UploadHandle> {
         self.upload.clone()

@@ -11,13 +11,14 @@ use crate::error::GatewayError;
 /// Longest message of an error, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`.
+/// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`. The code is OpenAI's for an unknown
+/// model, and otherwise the word for the error in logs.
 pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
     let code = error.code();
     let message = error.to_string();
     let (param, name) = match error {
-        GatewayError::NoRoute { .. } => (Some("model"), Some("model_not_found")),
-        _ => (None, None),
+        GatewayError::NoRoute { .. } => (Some("model"), "model_not_found"),
+        _ => (None, code.label()),
     };
     let body = json!({
         "error": { "message": shortened(&message, MAX_MESSAGE), "type": kind(code), "param": param, "code": name }

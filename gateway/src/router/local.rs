@@ -6,7 +6,7 @@ mod http;
 use std::collections::HashSet;
 
 use ::http::{Method, Response};
-use weir_cluster::{Destination, Route};
+use weir_cluster::{Destination, OpenAiApi, Route};
 use weir_protocol::rest::Health;
 
 use super::RouteTable;
@@ -71,6 +71,17 @@ fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
             (model.to_owned(), health, reason)
         })
         .collect()
+}
+
+/// Returns the models that are routed by name and whose servers may have OpenAI's API: all but those that are known to
+/// lack it. Nothing is asked of the replicas, so that a list wakes no service.
+fn openai_models(table: &RouteTable) -> Vec<String> {
+    let routes = table.routes.as_slice().iter();
+    let models = routes.filter_map(|route| match route.openai {
+        OpenAiApi::Undeclared | OpenAiApi::Supported => route.model.as_deref(),
+        OpenAiApi::Absent => None,
+    });
+    models.map(str::to_owned).collect()
 }
 
 /// Returns why the server is not ready; `None` if every declared or routed service is ready.

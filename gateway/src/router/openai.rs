@@ -19,15 +19,14 @@ pub(crate) fn is_call(path: &str) -> bool {
 /// Returns the model that a body names. The body is read without building a tree of it.
 ///
 /// # Errors
-/// Fails if the body exceeds the gateway's request buffer or byte budget, is no JSON object, repeats a member, or has no
+/// Fails if the body exceeds `most` bytes or the gateway's byte budget, is no JSON object, repeats a member, or has no
 /// string `model`.
-pub(super) fn model_of(buffered: &BufferedBody) -> Result<String, GatewayError> {
+pub(super) fn model_of(buffered: &BufferedBody, most: usize) -> Result<String, GatewayError> {
     if !buffered.is_whole() {
-        return Err(invalid("is too large to be routed by its model: call the service by its host"));
+        let is_too_large = buffered.exceeds(most);
+        return Err(if is_too_large { GatewayError::TooLargeToRoute(most) } else { GatewayError::NoRoomToRoute });
     }
-    let whole = buffered.charged_whole();
-    let whole =
-        whole.ok_or_else(|| invalid("finds no room to be routed by its model: call the service by its host"))?;
+    let whole = buffered.charged_whole().ok_or(GatewayError::NoRoomToRoute)?;
     let members = members(&whole).ok_or_else(|| invalid("is no JSON object with unique members"))?;
     let value = members.into_iter().find_map(|(key, value)| (key == "model").then_some(value));
     let text = value.and_then(|value| whole.get(value)).filter(|text| text.len() <= MAX_NAME);
@@ -49,7 +48,7 @@ mod tests {
 
     fn model(pieces: &[&[u8]]) -> Result<String, GatewayError> {
         let chunks = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-        model_of(&BufferedBody::from_chunks(chunks, &ByteBudget::new(1 << 20)))
+        model_of(&BufferedBody::from_chunks(chunks, &ByteBudget::new(1 << 20)), 1 << 20)
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct RouteTable {
     pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
     /// Services that should have a route; `None` if that is unknown.
     pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
+    /// Most bytes of a body that are buffered to find its model.
+    pub(super) request_buffer: usize,
     /// Number of requests for which each service's split has chosen a revision.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
 }
@@ -34,6 +36,7 @@ impl RouteTable {
             queues: HashMap::new(),
             mirrors: HashMap::new(),
             declared: options.declared.clone(),
+            request_buffer: options.request_buffer,
             splits: HashMap::new(),
             routes,
         }

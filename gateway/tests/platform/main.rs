@@ -23,6 +23,7 @@ mod isolation;
 mod logs;
 mod matrix;
 mod mirror;
+mod openai;
 mod readers;
 mod replica;
 mod reports;

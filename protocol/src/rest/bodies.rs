@@ -175,14 +175,14 @@ pub fn model_list(names: &[String]) -> Bytes {
     out.into()
 }
 
-/// Encodes the body of `GET /v1/models`, which clients of V1 and of OpenAI's API read: `models` has the names for the
-/// former, `data` has objects for the latter.
+/// Encodes the body of `GET /v1/models`, which clients of V1 and of OpenAI's API read: `models` has the names of all
+/// models for the former, `data` has an object for each model with OpenAI's API.
 #[must_use]
-pub fn openai_model_list(names: &[String]) -> Bytes {
+pub fn openai_model_list(names: &[String], openai: &[String]) -> Bytes {
     let mut out = b"{\"models\":".to_vec();
     list(&mut out, names, |out, name| json::string(out, name));
     out.extend_from_slice(b",\"object\":\"list\",\"data\":");
-    list(&mut out, names, |out, name| {
+    list(&mut out, openai, |out, name| {
         out.push(b'{');
         member(out, "id", name);
         out.extend_from_slice(b",\"object\":\"model\",\"created\":0,\"owned_by\":\"weir\"}");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, RevisionName, Route, ServiceName, Split, Tag,
-    Tagged, Target,
+    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, OpenAiApi, RevisionName, Route, ServiceName,
+    Split, Tag, Tagged, Target,
 };
 
 use super::read_time;
@@ -30,6 +30,18 @@ pub(crate) struct WrittenRoute {
     /// Access to control routes. Routes written by older versions lack it and count as closed.
     #[serde(default)]
     control: WrittenControl,
+    /// Support of OpenAI's API. Routes written by older versions lack it and count as undeclared.
+    #[serde(default)]
+    openai: WrittenOpenAi,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenOpenAi {
+    #[default]
+    Undeclared,
+    Supported,
+    Absent,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -95,6 +107,11 @@ impl WrittenRoute {
                 ControlRoutes::Closed => WrittenControl::Closed,
                 ControlRoutes::Open => WrittenControl::Open,
             },
+            openai: match route.openai {
+                OpenAiApi::Undeclared => WrittenOpenAi::Undeclared,
+                OpenAiApi::Supported => WrittenOpenAi::Supported,
+                OpenAiApi::Absent => WrittenOpenAi::Absent,
+            },
         }
     }
 
@@ -133,6 +150,11 @@ impl WrittenRoute {
             control: match self.control {
                 WrittenControl::Closed => ControlRoutes::Closed,
                 WrittenControl::Open => ControlRoutes::Open,
+            },
+            openai: match self.openai {
+                WrittenOpenAi::Undeclared => OpenAiApi::Undeclared,
+                WrittenOpenAi::Supported => OpenAiApi::Supported,
+                WrittenOpenAi::Absent => OpenAiApi::Absent,
             },
             service: service.clone(),
         })

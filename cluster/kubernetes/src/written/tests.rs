@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{
-    Batching, Destination, Economy, Host, Mirror, PolicySelect, Route, ScaleTarget, ScalingBehavior, ScalingPolicy,
-    ScalingRules, ServiceName, Split, Tag, Tagged, Target, Workload,
+    Batching, Destination, Economy, Host, Mirror, OpenAiApi, PolicySelect, Route, ScaleTarget, ScalingBehavior,
+    ScalingPolicy, ScalingRules, ServiceName, Split, Tag, Tagged, Target, Workload,
 };
 
 use super::scaling::WrittenScaling;
@@ -37,7 +37,10 @@ fn a_route_with_every_field_is_read_as_it_was_written() {
     route.timeout = Some(Duration::from_millis(1500));
     route.batching = Some(Batching { max_size: 32, max_latency: Duration::from_micros(500) });
     route.mirror = Some(Mirror { revision: two, percent: 10 });
-    assert_eq!(read_again(&route), route);
+    for openai in [OpenAiApi::Absent, OpenAiApi::Supported, OpenAiApi::Undeclared] {
+        route.openai = openai;
+        assert_eq!(read_again(&route), route);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use http::{Method, Response};
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
 use weir_protocol::{Code, is_control};
 
-use super::{EXTENSIONS, NAME, RouteTable, models, state_label, why_not_ready};
+use super::{EXTENSIONS, NAME, RouteTable, models, openai_models, state_label, why_not_ready};
 use crate::body::DownstreamBody;
 use crate::codec::http::json;
 use crate::error::GatewayError;
@@ -25,7 +25,9 @@ pub(super) fn answer(
             extensions: EXTENSIONS,
         })),
         "/v2/models" if is_read => json(rest::model_list(&names(table))),
-        "/v1/models" | "/openai/v1/models" if is_read => json(rest::openai_model_list(&names(table))),
+        "/v1/models" | "/openai/v1/models" if is_read => {
+            json(rest::openai_model_list(&names(table), &openai_models(table)))
+        }
         "/v2/repository/index" if method == Method::POST => json(rest::repository_index(&index(table))),
         "/v2/health/live" | "/v2/health/ready" | "/v2" | "/v2/models" | "/v1/models" | "/openai/v1/models" => {
             return Some(Err(not_allowed("GET, HEAD")));
