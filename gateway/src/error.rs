@@ -136,9 +136,12 @@ pub(crate) enum GatewayError {
     /// A request from a web page of another site, or for a host name that the gateway does not serve.
     #[error("{0}")]
     Foreign(ForeignHost),
-    /// A request to turn the connection into a WebSocket.
-    #[error("WebSockets are not supported: use server-sent events or a gRPC stream, or connect to a replica directly")]
-    WebSocket,
+    /// A request for a WebSocket that is not a GET or has a body.
+    #[error("a WebSocket's handshake is a GET without a body")]
+    Handshake,
+    /// A request for a WebSocket to a replica that speaks only HTTP/2.
+    #[error("the replica speaks only HTTP/2, which has no upgrade to a WebSocket: give its container an HTTP/1.1 port")]
+    NoUpgrade,
     /// A call that only a single runtime can answer, but that names no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
@@ -160,11 +163,11 @@ impl Coded for GatewayError {
             | Self::NotOwner(_)
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
-            Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
+            Self::Body(_) | Self::Header { .. } | Self::Handshake => Code::InvalidArgument,
             Self::ReplicaEnded { .. } | Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,
-            Self::OneRuntime(_) | Self::WebSocket | Self::NoMethod { .. } | Self::GrpcOverHttp1 => Code::Unimplemented,
+            Self::OneRuntime(_) | Self::NoUpgrade | Self::NoMethod { .. } | Self::GrpcOverHttp1 => Code::Unimplemented,
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

@@ -17,6 +17,7 @@ mod resting;
 mod retry;
 mod slow_upload;
 pub(crate) mod trusted_headers;
+mod tunnel;
 
 use std::io;
 use std::time::Duration;

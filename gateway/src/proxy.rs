@@ -27,7 +27,9 @@ use crate::forward::{ProxyRequest, forward, mirror, read_ahead};
 use crate::health;
 use crate::health::probe_services::ProbeServices;
 use crate::protocol::Protocol;
-use crate::router::{Lookup, Routed};
+use crate::router::mirror::MirrorTarget;
+use crate::router::{Lookup, Routed, Target};
+use crate::upstream::Upgrade;
 
 /// The request path of one gateway.
 pub(crate) struct Proxy {
@@ -89,7 +91,7 @@ impl Proxy {
         };
         let deadline = deadline.enforce(now, buffered.size())?;
         target.check_message(parts, &buffered)?;
-        let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
+        let (batching, mirrored) = extras(parts, &mut target);
         let request = ProxyRequest::new(protocol, parts, target, deadline);
         if health::v2::is_health_call(&request) {
             // Boxed, so that the future of other requests reserves no space for it.
@@ -173,6 +175,14 @@ impl Proxy {
             budget: &self.context.budget,
             shutdown: &self.context.shutdown,
         }
+    }
+}
+
+/// Returns the gateway's batching of a request and the revision that gets a copy. A WebSocket has neither.
+fn extras(parts: &Parts, target: &mut Target) -> (Option<BatchSettings>, Option<MirrorTarget>) {
+    match Upgrade::of(parts) {
+        Upgrade::None => (BatchSettings::of(&target.route), target.mirror.take()),
+        Upgrade::WebSocket => (None, None),
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod probe;
 mod request;
 mod request_body;
 mod response_body;
+mod upgrade;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,6 +24,7 @@ pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
 pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
 pub(crate) use response_body::ResponseBody;
+pub(crate) use upgrade::{SwitchedConnection, Upgrade, WEBSOCKET};
 
 /// A replica or another gateway, with the connections to it. A restarted replica is a new upstream.
 pub(crate) struct Upstream {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   TLS handshake ─► sniff ─┬─► HTTP/2 ───► close
-//!                           └─► HTTP/1.1 ─► close
+//!                           └─► HTTP/1.1 ─► close, or a tunnel after status 101
 //!                                │    ▲
 //!                           idle └────┘ first bytes of the next request
 //! ```
@@ -89,7 +89,7 @@ impl HttpPort {
 /// Serves HTTP/1.1. Alternates between hyper, for requests, and a wait for the next request that keeps only the socket.
 async fn serve_http1<I, S>(mut connection: Http1Connection<I, S>, traffic: &Arc<Traffic>, port: &HttpPort)
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: HttpService<Incoming, Error: Into<BoxError>> + Unpin,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {

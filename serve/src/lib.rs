@@ -7,6 +7,7 @@
 //!   limits        ── connections, timeouts and minimum rates of a port
 //!   places        ── connections and HTTP/2 streams that each client may have
 //!   traffic       ── open requests and bytes of a connection, to detect that it is idle
+//!   tunnel        ── connections that leave HTTP after a response with status 101
 //!   http2, body   ── limits on frames, slow streams and slow bodies; detection of incomplete bodies
 //!   byte_budget   ── bytes that all requests may hold together
 //!   request_head, header_names, known_hosts ── refusal of ambiguous request heads and of unknown hosts
@@ -34,6 +35,7 @@ pub mod request_head;
 mod response;
 mod stream;
 mod traffic;
+mod tunnel;
 
 pub use accept::Acceptor;
 pub use bind::{PortUse, advice, bind};
@@ -55,6 +57,7 @@ pub use places::reserved::{ConnectionPlace, ReservedPlaces};
 pub use response::{end_connection, leave_out_body};
 pub use stream::Stream;
 pub use traffic::{Exchange, GRACE, TrackedBody, Traffic};
+pub use tunnel::{Duplex, Tunnel};
 
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 
 use crate::http2::streams::{self, StreamExecutor, StreamProgress};
 use crate::places::ClientStreams;
+use crate::tunnel::Tunnel;
 
 /// Requests in flight and bytes read and written on one connection.
 #[derive(Debug, Default)]
@@ -27,6 +29,9 @@ pub struct Traffic {
     blocked: AtomicBool,
     /// Streams of the client on all of its connections; `None` if they are not counted.
     client: Option<ClientStreams>,
+    /// Handler that takes the connection over once its response with status 101 is written. It counts as a request in
+    /// flight, so that a shutdown waits for it.
+    tunnel: Mutex<Option<Tunnel>>,
 }
 
 /// A request in flight; dropping it ends it.
@@ -84,6 +89,12 @@ impl Traffic {
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
         Exchange(Arc::clone(self))
+    }
+
+    /// Takes the handler that takes the connection over, and the exchange that keeps the connection open meanwhile.
+    pub(crate) fn take_tunnel(self: &Arc<Self>) -> Option<(Tunnel, Exchange)> {
+        let tunnel = self.tunnel.lock().take()?;
+        Some((tunnel, Exchange(Arc::clone(self))))
     }
 
     pub(crate) fn add_written(&self, bytes: usize) {
@@ -166,9 +177,14 @@ impl TrafficSample {
 }
 
 impl Exchange {
-    /// Keeps the exchange open until the response's body ends.
+    /// Keeps the exchange open until the response's body ends. The connection leaves HTTP after a response that has a
+    /// [`Tunnel`] as an extension.
     #[must_use]
-    pub fn track<B>(self, response: Response<B>) -> Response<TrackedBody<B>> {
+    pub fn track<B>(self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+        if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
+            self.0.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
+            *self.0.tunnel.lock() = Some(tunnel);
+        }
         // From here on, an HTTP/2 client may stop reading the response.
         streams::record(StreamProgress::Yielded);
         response.map(|body| TrackedBody { body, rest: None, _exchange: self })

@@ -16,6 +16,7 @@ use super::request::ProxyRequest;
 use super::resting::AnswerCount;
 use super::retry::{AttemptTerms, Failure, InvalidResponse};
 use super::slow_upload::lend_while_slow;
+use super::tunnel::{is_switched, switched};
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
 use crate::codec;
@@ -25,7 +26,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::{
-    Freshness, RequestBody, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    Freshness, RequestBody, ResponseBody, Upgrade, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// Wait before a request is sent to a gateway again. Gateways learn of each other at different moments, and until then
@@ -58,6 +59,10 @@ pub(super) async fn try_replica(
     terms: AttemptTerms,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
+    if request.upgrade != Upgrade::None && upstream.endpoints.http.is_none() {
+        credit.settle(Outcome::Abandoned, Verdict::Open);
+        return Attempt::Over(GatewayError::NoUpgrade);
+    }
     // The future that lends the credit is boxed: most requests are buffered whole and lend none, so their own futures
     // should not reserve space for it.
     let upload = buffered.upload();
@@ -134,6 +139,7 @@ pub(super) async fn try_gateway(
             tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
             Attempt::Failed(Failure::Unserved)
         }
+        Ok(reply) if is_switched(&reply) => Attempt::Answered(switched(request, reply, RelayEnd::Gateway)),
         Ok(reply) => {
             let (mut parts, body) = reply.into_parts();
             headers::strip_response(&mut parts.headers);
@@ -220,7 +226,32 @@ fn relayed(
     buffered: &BufferedBody,
     shutdown: &CancellationToken,
 ) -> Response<DownstreamBody> {
+    if is_switched(&reply) {
+        return switched(
+            request,
+            without_own_headers(reply, request),
+            RelayEnd::Replica { credit, verdict: Verdict::Open },
+        );
+    }
     let verdict = own_model::verdict(request, buffered, &reply);
+    let (mut parts, body) = without_own_headers(reply, request).into_parts();
+    let has_trailers = verdict == Verdict::Open;
+    let is_grpc = request.protocol == Protocol::Grpc;
+    let answers = is_grpc.then(|| AnswerCount::of(&parts.headers));
+    if !has_trailers {
+        learn(&credit, &parts.headers);
+        headers::add_timing(&mut parts.headers, credit.queued);
+    }
+    let end = RelayEnd::Replica { credit, verdict };
+    let mut relay = Relay::new(body, request, buffered.upload(), end);
+    if let Some(answers) = answers {
+        relay = relay.may_rest(answers, shutdown);
+    }
+    Response::from_parts(parts, relay.into_body())
+}
+
+/// Removes the headers of the connection to the replica and those for gateways only, and adds the revision.
+fn without_own_headers(reply: Response<ResponseBody>, request: &ProxyRequest) -> Response<ResponseBody> {
     let (mut parts, body) = reply.into_parts();
     headers::strip_response(&mut parts.headers);
     if header_names::has_any(&parts.headers, &NOT_FOR_CLIENTS) {
@@ -229,20 +260,8 @@ fn relayed(
         }
     }
     parts.version = Version::HTTP_11;
-    let has_trailers = verdict == Verdict::Open;
-    let is_grpc = request.protocol == Protocol::Grpc;
-    let answers = is_grpc.then(|| AnswerCount::of(&parts.headers));
-    if !has_trailers {
-        learn(&credit, &parts.headers);
-        headers::add_timing(&mut parts.headers, credit.queued);
-    }
     parts.headers.insert(headers::REVISION, request.queue.header.clone());
-    let end = RelayEnd::Replica { credit, verdict };
-    let mut relay = Relay::new(body, request, buffered.upload(), end);
-    if let Some(answers) = answers {
-        relay = relay.may_rest(answers, shutdown);
-    }
-    Response::from_parts(parts, relay.into_body())
+    Response::from_parts(parts, body)
 }
 
 fn upload_failed() -> Attempt {

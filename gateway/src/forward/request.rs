@@ -18,8 +18,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue, Task, Verdict};
 use crate::router::Target;
-use crate::upstream::RequestBody;
-use crate::upstream::UpstreamRequest;
+use crate::upstream::{RequestBody, Upgrade, UpstreamRequest};
 
 /// A request that was routed to a revision.
 pub(crate) struct ProxyRequest {
@@ -38,6 +37,8 @@ pub(crate) struct ProxyRequest {
     origin: Origin,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
+    /// Protocol to which the client asks to switch the connection.
+    pub(super) upgrade: Upgrade,
     /// The `:authority` of a gRPC call.
     authority: Option<Authority>,
     /// Path and query as the client sent them.
@@ -52,6 +53,7 @@ static GATEWAY_ONLY_HEADERS: [HeaderName; 5] =
 
 impl ProxyRequest {
     pub(crate) fn new(protocol: Protocol, parts: &mut Parts, target: Target, deadline: Deadline) -> Self {
+        let upgrade = Upgrade::of(parts);
         let mut headers = std::mem::take(&mut parts.headers);
         let origin = if header_names::has(&headers, &headers::HOP) { Origin::Gateway } else { Origin::Client };
         headers::strip(&mut headers);
@@ -83,6 +85,7 @@ impl ProxyRequest {
             origin,
             method: parts.method.clone(),
             headers,
+            upgrade,
         }
     }
 
@@ -102,6 +105,7 @@ impl ProxyRequest {
             origin: self.origin,
             method: self.method.clone(),
             headers,
+            upgrade: Upgrade::None,
             arrival: self.arrival,
             ended: self.ended,
             others: None,
@@ -147,6 +151,7 @@ impl ProxyRequest {
     ) -> Self {
         Self {
             headers,
+            upgrade: Upgrade::None,
             arrived,
             ended: 0,
             deadline,
@@ -218,6 +223,7 @@ impl ProxyRequest {
             authority: self.authority.as_ref(),
             without,
             with,
+            upgrade: self.upgrade,
             ..UpstreamRequest::plain(&self.method, path, &self.headers, body)
         }
     }

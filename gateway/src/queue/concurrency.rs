@@ -46,6 +46,11 @@ impl ConcurrencyLimit {
         }
     }
 
+    /// Returns true if neither the service nor the replica sets the limit.
+    pub(crate) fn is_measured(&self) -> bool {
+        matches!(self, Self::Measured(_))
+    }
+
     /// Returns the measured limit, without the current trial; `None` if the limit is configured, reported or unknown.
     pub(crate) fn measured(&self) -> Option<u32> {
         match self {

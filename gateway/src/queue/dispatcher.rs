@@ -206,6 +206,12 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
     }
 
+    /// Returns true if the limit of this replica is measured; false if the replica has left.
+    pub(crate) fn has_measured_limit(&self, id: EndpointId) -> bool {
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.id == id);
+        endpoint.is_some_and(|endpoint| endpoint.credits.is_measured())
+    }
+
     /// Applies the capacity that a replica reports.
     pub(crate) fn report(&mut self, id: EndpointId, capacity: u32, now: Instant) -> DequeuedList<R, W> {
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);

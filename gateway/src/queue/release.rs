@@ -48,6 +48,11 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
+    /// Returns true if the replica's limit is measured from its answers.
+    pub(super) fn has_measured_limit(&self, id: EndpointId) -> bool {
+        self.state.lock().dispatcher.has_measured_limit(id)
+    }
+
     /// Takes back a credit that was lent.
     pub(super) fn resume(&self, id: EndpointId) {
         self.state.lock().dispatcher.resume(id);

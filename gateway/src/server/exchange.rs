@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use weir_serve::{AfterBody, EarlyResponse, end_connection, leave_out_body};
 
@@ -14,6 +14,7 @@ use crate::forward::trusted_headers;
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::proxy::Proxy;
+use crate::upstream::Upgrade;
 
 /// Answers one request that came from the address `from`. Every failure becomes a response.
 pub(super) async fn respond(
@@ -31,6 +32,7 @@ pub(super) async fn respond(
     id.set_sensitive(true);
     let id = id.clone();
     let form = codec::ErrorForm::of(protocol, parts.uri.path());
+    let upgrade = Upgrade::of(&parts);
     let mut body = Some(body);
     let checked = request_checks::check(protocol, &parts);
     let is_refused = checked.is_err();
@@ -47,9 +49,12 @@ pub(super) async fn respond(
         None => AfterBody::Reusable,
     };
     response.headers_mut().insert(headers::REQUEST_ID, id);
-    // A proxy may have parsed a refused request as two (request smuggling), so the server closes the connection after
-    // the response.
-    if is_refused || after == AfterBody::Close || proxy.context.leaving.is_cancelled() {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return response;
+    }
+    // A proxy may have parsed a refused request as two (request smuggling), and may take what follows a refused upgrade
+    // for a WebSocket's bytes, so the server closes the connection after the response.
+    if is_refused || upgrade != Upgrade::None || after == AfterBody::Close || proxy.context.leaving.is_cancelled() {
         end_connection(&mut response, parts.version);
     }
     response

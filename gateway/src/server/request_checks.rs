@@ -1,6 +1,6 @@
-//! Refuses ambiguous requests, tunnels (RFC 9110, 9.3.6), WebSockets, and gRPC over HTTP/1.
+//! Refuses ambiguous requests, tunnels (RFC 9110, 9.3.6), invalid handshakes of WebSockets, and gRPC over HTTP/1.
 
-use http::header::{HOST, HeaderMap, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Version};
 use weir_serve::header_names;
@@ -8,21 +8,24 @@ use weir_serve::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
+use crate::upstream::Upgrade;
 
-/// Checks that every server on the request's way parses it the same: one host, one framing, no tunnel and no upgrade.
+/// Checks that every server on the request's way parses it the same: one host, one framing, no tunnel,
+/// and no body before a WebSocket.
 ///
 /// # Errors
 /// [`GatewayError::Header`] for no host, several hosts or an ambiguous framing; [`GatewayError::MethodNotAllowed`] for
-/// `CONNECT`; [`GatewayError::WebSocket`] for an upgrade to it; [`GatewayError::GrpcOverHttp1`] for gRPC over HTTP/1.
+/// `CONNECT`; [`GatewayError::Handshake`] for a WebSocket with a body or by another method than GET;
+/// [`GatewayError::GrpcOverHttp1`] for gRPC over HTTP/1.
 pub(super) fn check(protocol: Protocol, parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.
         let allowed = "GET, HEAD, POST";
         return Err(GatewayError::MethodNotAllowed { allowed });
     }
-    // `upgrade` is a header of this connection and is not forwarded, so the replica would answer a plain GET.
-    if parts.version == Version::HTTP_11 && asks_for_websocket(&parts.headers) {
-        return Err(GatewayError::WebSocket);
+    let upgrade = Upgrade::of(parts);
+    if !upgrade.allows(&parts.method) || (upgrade != Upgrade::None && has_body(&parts.headers)) {
+        return Err(GatewayError::Handshake);
     }
     // A gRPC call's status is in the trailers, which few proxies forward over HTTP/1, so the client would see no
     // status.
@@ -40,14 +43,10 @@ fn names_host(parts: &Parts) -> bool {
     parts.uri.authority().is_some() || header_names::has(&parts.headers, &HOST)
 }
 
-fn asks_for_websocket(headers: &HeaderMap) -> bool {
-    if !header_names::has(headers, &UPGRADE) {
-        return false;
-    }
-    let upgrades = headers.get_all(UPGRADE).iter();
-    let protocols = upgrades.flat_map(|upgrade| upgrade.as_bytes().split(|b| *b == b','));
-    let mut names = protocols.map(<[u8]>::trim_ascii);
-    names.any(|name| name.eq_ignore_ascii_case(b"websocket"))
+/// Returns true if the head announces a body. A server that does not expect one would read it as the WebSocket's bytes.
+fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers.get_all(CONTENT_LENGTH).iter();
+    headers.contains_key(TRANSFER_ENCODING) || length.into_iter().any(|length| length != "0")
 }
 
 fn refused(ambiguous: Ambiguous) -> GatewayError {
@@ -85,14 +84,17 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_is_refused_and_other_upgrades_are_ignored() {
-        let asked = |upgrade: &str| {
-            let request = Request::get("/ws").header("host", "a.b");
-            checked_as(request.header("upgrade", upgrade))
+    fn a_websocket_is_a_get_without_a_body() {
+        let asked = |method: &str, header: (&str, &str)| {
+            let request = Request::builder().method(method).uri("/ws").header("host", "a.b");
+            let request = request.header("connection", "upgrade").header("upgrade", "websocket");
+            checked_as(request.header(header.0, header.1))
         };
-        assert_eq!(asked("WebSocket"), Err(GatewayError::WebSocket));
-        assert_eq!(asked("h2c, websocket"), Err(GatewayError::WebSocket));
-        assert_eq!(asked("h2c"), Ok(()));
+        let none = ("content-length", "0");
+        assert_eq!(asked("GET", none), Ok(()));
+        assert_eq!(asked("POST", none), Err(GatewayError::Handshake));
+        assert_eq!(asked("GET", ("content-length", "5")), Err(GatewayError::Handshake));
+        assert_eq!(asked("GET", ("transfer-encoding", "chunked")), Err(GatewayError::Handshake));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use weir_cluster::Address;
 
-use super::{Freshness, Upstream, UpstreamError, UpstreamErrorKind};
+use super::{Freshness, SwitchedConnection, Upstream, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
 use connection::UpstreamConnection;
 
@@ -119,6 +119,11 @@ impl Http1ResponseBody {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.connection.size_hint()
+    }
+
+    /// Returns the connection after a response with status 101.
+    pub(crate) fn into_switched(self) -> SwitchedConnection {
+        self.connection.into_switched()
     }
 
     /// Returns the connection to the pool, if the response was read to its end and the connection can be used again.

@@ -6,7 +6,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
 
-use crate::upstream::RequestBody;
+use crate::upstream::{RequestBody, Upgrade};
 
 /// A request to a replica or another gateway.
 #[derive(Debug)]
@@ -22,12 +22,23 @@ pub(crate) struct UpstreamRequest<'a> {
     /// Headers that are added or that replace the client's.
     pub(crate) with: SmallVec<[(HeaderName, HeaderValue); 4]>,
     pub(crate) body: RequestBody,
+    /// Protocol to which the connection should switch. HTTP/2 ignores it.
+    pub(crate) upgrade: Upgrade,
 }
 
 impl<'a> UpstreamRequest<'a> {
     /// Creates a request with exactly these headers.
     pub(crate) fn plain(method: &'a Method, path: &'a PathAndQuery, headers: &'a HeaderMap, body: RequestBody) -> Self {
-        Self { method, path, authority: None, headers, without: &[], with: SmallVec::new(), body }
+        Self {
+            method,
+            path,
+            authority: None,
+            headers,
+            without: &[],
+            with: SmallVec::new(),
+            body,
+            upgrade: Upgrade::None,
+        }
     }
 
     /// Returns the headers that are sent.

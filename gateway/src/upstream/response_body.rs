@@ -9,6 +9,7 @@ use http_body::{Frame, SizeHint};
 
 use super::http1::Http1ResponseBody;
 use super::http2::Http2ResponseBody;
+use super::upgrade::SwitchedConnection;
 
 /// A response body over HTTP/1.1 or HTTP/2.
 pub(crate) enum ResponseBody {
@@ -36,6 +37,14 @@ impl ResponseBody {
         match self {
             Self::Http1(body) => body.size_hint(),
             Self::Http2(_) => SizeHint::default(),
+        }
+    }
+
+    /// Returns the connection of a response with status 101; `None` over HTTP/2, which has no upgrades.
+    pub(crate) fn into_switched(self) -> Option<SwitchedConnection> {
+        match self {
+            Self::Http1(body) => Some(body.into_switched()),
+            Self::Http2(_) => None,
         }
     }
 

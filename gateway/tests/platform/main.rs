@@ -33,5 +33,6 @@ mod sharing;
 mod streams;
 mod tls;
 mod waits;
+mod websocket;
 mod world;
 mod zero;

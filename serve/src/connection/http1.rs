@@ -46,14 +46,15 @@ enum ConnectionEvent {
     Shutdown,
 }
 
-/// Serves a connection whose next request has begun. Returns the connection once it is idle; `None` if it ended.
+/// Serves a connection whose next request has begun, and then its tunnel if the connection leaves HTTP. Returns the
+/// connection once it is idle; `None` if it ended.
 pub(super) async fn serve<I, S>(
     connection: Http1Connection<I, S>,
     traffic: &Arc<Traffic>,
     port: &HttpPort,
 ) -> Option<Http1Connection<I, S>>
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: HttpService<Incoming, Error: Into<BoxError>> + Unpin,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
@@ -73,13 +74,18 @@ where
         ConnectionEvent::Ended(ended) => ended,
         ConnectionEvent::Shutdown => {
             Pin::new(&mut connection).graceful_shutdown();
-            lifetime::close(connection, traffic).await
+            lifetime::close(&mut connection, traffic).await
         }
     };
+    let tunnel = traffic.take_tunnel();
     match ended {
         Err(error) if error.is_parse() => port.log_refusal("malformed_head", &error),
         Err(error) => tracing::debug!(%error, "connection ended"),
-        Ok(()) => {}
+        Ok(()) => {
+            if let Some((tunnel, _exchange)) = tunnel {
+                tunnel.run(Box::new(release(connection, limits, port).stream)).await;
+            }
+        }
     }
     None
 }

@@ -15,7 +15,7 @@ use super::head::read_head;
 use super::writer::RequestWriter;
 use crate::upstream::UpstreamRequest;
 use crate::upstream::dial::{Socket, dial};
-use crate::upstream::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::{SwitchedConnection, Upgrade, UpstreamError, UpstreamErrorKind};
 
 /// Least space in the buffer for a read: enough to read a head with a small body at once.
 const MIN_READ: usize = 8 << 10;
@@ -29,6 +29,8 @@ pub(super) struct UpstreamConnection {
     stream: Socket,
     writer: RequestWriter,
     method: Method,
+    /// Upgrade that the current request asks for.
+    upgrade: Upgrade,
     /// Bytes that were read but not decoded yet.
     input: BytesMut,
     /// Bytes of the interim responses to the current request.
@@ -49,6 +51,7 @@ impl UpstreamConnection {
             stream,
             writer: RequestWriter::default(),
             method: Method::GET,
+            upgrade: Upgrade::None,
             input: BytesMut::new(),
             interim: 0,
             framing: Framing::Ended,
@@ -59,6 +62,7 @@ impl UpstreamConnection {
     /// Begins to send a request.
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         self.method = request.method.clone();
+        self.upgrade = request.upgrade;
         self.interim = 0;
         self.writer.start(request);
     }
@@ -76,12 +80,13 @@ impl UpstreamConnection {
             Poll::Ready(Ok(())) | Poll::Pending => None,
         };
         loop {
-            match read_head(&mut self.input, &self.method, &mut self.interim)
+            match read_head(&mut self.input, &self.method, self.upgrade, &mut self.interim)
                 .map_err(UpstreamError::invalid_response)?
             {
                 Some(head) => {
                     (self.framing, self.keep_alive) = (head.framing, head.keep_alive);
-                    if unwritten.is_some() {
+                    // After a refused upgrade, client and server may disagree about the protocol of what follows.
+                    if unwritten.is_some() || self.upgrade != Upgrade::None {
                         self.keep_alive = false;
                     }
                     return Poll::Ready(Ok(head.response));
@@ -149,6 +154,11 @@ impl UpstreamConnection {
             Framing::Ended => SizeHint::with_exact(0),
             Framing::Chunked(_) | Framing::UntilClose => SizeHint::default(),
         }
+    }
+
+    /// Returns the socket and the bytes behind the head of a response with status 101.
+    pub(super) fn into_switched(self) -> SwitchedConnection {
+        SwitchedConnection { first: self.input.freeze(), socket: self.stream }
     }
 
     /// Returns true if the connection can take another request, as far as the socket shows without blocking.

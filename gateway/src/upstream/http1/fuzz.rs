@@ -2,6 +2,7 @@
 //! refused, with the same result however it is cut into pieces. `WEIR_FUZZ_SECONDS` sets the duration; the seed is
 //! fixed, so a failure can be reproduced.
 
+use crate::upstream::Upgrade;
 use bytes::BytesMut;
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request};
@@ -59,7 +60,7 @@ fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
     let mut input = BytesMut::new();
     let mut pieces = bytes.chunks(step);
     let head = loop {
-        match read_head(&mut input, &Method::POST, &mut 0)? {
+        match read_head(&mut input, &Method::POST, Upgrade::None, &mut 0)? {
             Some(head) => break head,
             None => match pieces.next() {
                 Some(piece) => input.extend_from_slice(piece),

@@ -10,7 +10,8 @@ use http::{Method, Response, StatusCode};
 use weir_serve::header_names;
 
 use super::framing::{ChunkState, Framing};
-use crate::upstream::UpstreamRequest;
+use crate::upstream::upgrade::names_websocket;
+use crate::upstream::{Upgrade, UpstreamRequest, WEBSOCKET};
 
 /// Most bytes of a response's head: four times the size that common servers send.
 const MAX_HEAD: usize = 64 << 10;
@@ -44,9 +45,15 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, lengt
             write_line(out, name.as_str(), value.as_bytes());
         }
     }
-    if header_names::has(request.headers, &TE) {
-        // `te` is a header of the connection, which has to name it (RFC 9110, 10.1.4).
-        write_line(out, "connection", b"te");
+    // `te` and `upgrade` are headers of the connection, which has to name them (RFC 9110, 7.8 and 10.1.4).
+    match (request.upgrade, header_names::has(request.headers, &TE)) {
+        (Upgrade::None, false) => {}
+        (Upgrade::None, true) => write_line(out, "connection", b"te"),
+        (Upgrade::WebSocket, false) => write_line(out, "connection", b"upgrade"),
+        (Upgrade::WebSocket, true) => write_line(out, "connection", b"upgrade, te"),
+    }
+    if request.upgrade == Upgrade::WebSocket {
+        write_line(out, "upgrade", WEBSOCKET.as_bytes());
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
     match length {
@@ -66,13 +73,15 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Takes the head of the response to a `method` request out of `input`; `None` while the head is incomplete. Interim
-/// responses (1xx) are skipped, and their bytes are added to `interim`.
+/// responses (1xx) are skipped, and their bytes are added to `interim`. Status 101 is a response if the request asks
+/// for this `upgrade`.
 ///
 /// # Errors
 /// A clause that describes how the head violates the protocol.
 pub(super) fn read_head(
     input: &mut BytesMut,
     method: &Method,
+    upgrade: Upgrade,
     interim: &mut usize,
 ) -> Result<Option<ResponseHead>, String> {
     loop {
@@ -81,9 +90,10 @@ pub(super) fn read_head(
         };
         let bytes = input.split_to(parsed.length).freeze();
         match parsed.status {
-            StatusCode::SWITCHING_PROTOCOLS => {
-                return Err("it switched protocols without an upgrade request".to_owned());
-            }
+            StatusCode::SWITCHING_PROTOCOLS => match upgrade {
+                Upgrade::None => return Err("it switched protocols without an upgrade request".to_owned()),
+                Upgrade::WebSocket => return parsed.switched(&bytes, method).map(Some),
+            },
             status if status.is_informational() => {
                 *interim += parsed.length;
                 if *interim > MAX_INTERIM {
@@ -137,6 +147,16 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
 }
 
 impl ParsedHead {
+    /// Builds the head of a response with status 101.
+    fn switched(self, bytes: &Bytes, method: &Method) -> Result<ResponseHead, String> {
+        let head = self.head(bytes, method)?;
+        if names_websocket(head.response.headers()) {
+            Ok(ResponseHead { framing: Framing::Ended, keep_alive: false, ..head })
+        } else {
+            Err("it switched to another protocol than the WebSocket that was asked for".to_owned())
+        }
+    }
+
     /// Builds the head. Header values share the memory of `bytes`, from which the head was parsed.
     fn head(self, bytes: &Bytes, method: &Method) -> Result<ResponseHead, String> {
         let mut headers = HeaderMap::with_capacity(self.lines.len() + 4);

@@ -6,7 +6,7 @@ use crate::upstream::RequestBody;
 
 fn read(bytes: &str, method: &Method) -> Result<Option<(ResponseHead, usize)>, String> {
     let mut input = BytesMut::from(bytes);
-    let head = read_head(&mut input, method, &mut 0)?;
+    let head = read_head(&mut input, method, Upgrade::None, &mut 0)?;
     Ok(head.map(|head| (head, input.len())))
 }
 
@@ -83,7 +83,7 @@ fn interim_responses_without_end_are_an_error() {
     let error = loop {
         input.extend_from_slice(b"HTTP/1.1 102 Processing\r\n\r\n");
         sent += input.len();
-        match read_head(&mut input, &Method::POST, &mut interim) {
+        match read_head(&mut input, &Method::POST, Upgrade::None, &mut interim) {
             Ok(head) => assert!(head.is_none() && sent < 100_000),
             Err(error) => break error,
         }
@@ -141,7 +141,7 @@ proptest! {
     fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\n"[..]);
         input.extend_from_slice(&bytes);
-        let _ = read_head(&mut input, &Method::GET, &mut 0);
+        let _ = read_head(&mut input, &Method::GET, Upgrade::WebSocket, &mut 0);
     }
 
     #[test]
