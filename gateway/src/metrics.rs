@@ -6,7 +6,8 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -14,6 +15,7 @@ use weir_cluster::{Activity, RevisionName, Routes};
 
 use crate::context::Context;
 use crate::protocol::Protocol;
+use crate::queue::{AtomicHistogram, RevisionQueue};
 use crate::router::mirror::{MirrorCounts, MirrorOutcome};
 
 pub(crate) fn register(context: &Arc<Context>, registry: &mut Registry) {
@@ -49,7 +51,10 @@ impl Collector for Counts {
         counters(&mut encoder, &rows)?;
         refused_hosts(&mut encoder, &state.snapshot.routes)?;
         gauges(&mut encoder, &rows)?;
-        delays(&mut encoder, &rows)
+        delays(&mut encoder, &rows)?;
+        let mut queues: Vec<_> = state.routes.queues.iter().collect();
+        queues.sort_by_key(|(name, _)| *name);
+        streams(&mut encoder, &queues)
     }
 }
 
@@ -166,6 +171,36 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
         for (revision, activity) in rows {
             let counter = ConstCounter::new(sum(activity));
             counter.encode(family.encode_family(&labels(revision))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Encodes the times of streamed responses. A revision without such a response has only the bucket for infinity.
+fn streams(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[(&RevisionName, &Arc<RevisionQueue>)],
+) -> Result<(), fmt::Error> {
+    let times: [(&str, &str, fn(&RevisionQueue) -> &AtomicHistogram); 2] = [
+        (
+            "weir_revision_first_byte",
+            "Time from the arrival of a request to the first byte of its response, for responses of unknown length over HTTP.",
+            |queue| &queue.streams.first_byte,
+        ),
+        ("weir_revision_chunk_interval", "Time between two pieces of such a response.", |queue| {
+            &queue.streams.between_chunks
+        }),
+    ];
+    for (name, help, pick) in times {
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for (revision, queue) in queues {
+            let buckets = pick(queue).buckets();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            // Most revisions never stream.
+            let shown = if count == 0 { buckets.len() - 1.. } else { 0.. };
+            let labels = labels(revision);
+            let mut series = family.encode_family(&labels)?;
+            series.encode_histogram::<NoLabelSet>(pick(queue).sum(), count, &buckets[shown], None)?;
         }
     }
     Ok(())

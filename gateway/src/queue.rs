@@ -10,6 +10,7 @@ mod partition;
 mod queue_state;
 pub(crate) mod readiness;
 mod release;
+mod stream_times;
 mod verdict;
 mod waiter;
 
@@ -30,6 +31,8 @@ use dispatcher::{Admission, DispatchRequest, Dispatcher};
 pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit, Task};
 pub(crate) use partition::{GatewaySet, Membership};
 use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
+use stream_times::StreamTimes;
+pub(crate) use stream_times::{AtomicHistogram, StreamClock};
 pub(crate) use verdict::{Outcome, Verdict};
 use waiter::Waiter;
 
@@ -41,6 +44,8 @@ pub(crate) struct RevisionQueue {
     state: Mutex<QueueState>,
     /// Requests that wait in the gateway's batch queue, which the dispatcher does not count.
     batching: AtomicUsize,
+    /// Times of the revision's streamed responses.
+    pub(crate) streams: StreamTimes,
     /// Causes of failed requests that were logged, each with its time.
     failures: Mutex<FailureLog>,
     /// Notified when a request arrives for a revision without replicas, so that a report is published at once.
@@ -175,6 +180,7 @@ impl RevisionQueue {
                 has_retry_timer: false,
             }),
             batching: AtomicUsize::new(0),
+            streams: StreamTimes::default(),
             failures: Mutex::default(),
             wake,
         }

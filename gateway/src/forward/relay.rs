@@ -22,7 +22,7 @@ use crate::clock::now;
 use crate::codec::{self, grpc};
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::{Credit, Outcome, Verdict};
+use crate::queue::{Credit, Outcome, StreamClock, Verdict};
 use crate::upstream::{ResponseBody, UploadHandle, Upstream};
 
 /// The body of a relayed response.
@@ -36,6 +36,8 @@ pub(crate) struct Relay {
     upload: Option<UploadHandle>,
     /// State of a gRPC stream whose client may send more messages; `None` for other responses.
     resting: Option<Resting>,
+    /// Clock of a response of unknown length over HTTP; `None` for other responses.
+    clock: Option<StreamClock>,
     /// Verdict under which the request is counted if its deadline passes.
     missed: Verdict,
 }
@@ -66,6 +68,7 @@ impl Relay {
             end: Some(end),
             upload,
             resting: None,
+            clock: None,
             missed: request.missed,
         };
         if relay.is_read() {
@@ -74,6 +77,7 @@ impl Relay {
             && let Some(RelayEnd::Replica { credit, .. }) = &mut relay.end
         {
             credit.become_stream();
+            relay.clock = (relay.protocol == Protocol::Http).then(StreamClock::new);
         }
         relay
     }
@@ -136,6 +140,11 @@ impl Relay {
     fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         if let (Some(resting), Some(data)) = (&mut self.resting, frame.data_ref()) {
             resting.answer(data);
+        }
+        if let (Some(clock), Some(RelayEnd::Replica { credit, .. })) = (&mut self.clock, &self.end)
+            && frame.is_data()
+        {
+            clock.record(credit, now());
         }
         let frame = match frame.into_trailers() {
             Ok(mut trailers) => {

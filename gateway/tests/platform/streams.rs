@@ -56,6 +56,36 @@ async fn events_pass_through_one_by_one() {
 }
 
 #[tokio::test]
+async fn the_times_of_a_streams_pieces_are_histograms() {
+    let Stream { world, replica: _replica, events, client: _client, asked } = asked().await;
+    let metrics = || {
+        let mut registry = weir_ops::registry::Registry::default();
+        world.gateways[0].gateway.register(&mut registry);
+        weir_ops::registry::text(&registry).unwrap()
+    };
+    let count = |name: &str| {
+        let labels = "namespace=\"default\",service=\"digits\",revision=\"digits-predictor-00001\"";
+        let start = format!("{name}_count{{{labels}}} ");
+        metrics().lines().find_map(|line| line.strip_prefix(&start)?.parse::<u64>().ok())
+    };
+    assert_eq!(count("weir_revision_first_byte_seconds"), Some(0));
+    events.send(Bytes::from("data: 0\n\n")).await.unwrap();
+    let mut body = asked.await.unwrap().unwrap().into_body();
+    for number in 0..4 {
+        if number > 0 {
+            events.send(Bytes::from("data: 1\n\n")).await.unwrap();
+        }
+        body.frame().await.unwrap().unwrap();
+    }
+    drop(events);
+    body.collect().await.unwrap();
+    assert_eq!(count("weir_revision_first_byte_seconds"), Some(1));
+    assert_eq!(count("weir_revision_chunk_interval_seconds"), Some(3));
+    let bucket = "weir_revision_first_byte_seconds_bucket{le=\"+Inf\"";
+    assert!(metrics().contains(bucket), "{}", metrics());
+}
+
+#[tokio::test]
 async fn a_report_lists_the_replica_that_sends_a_stream_until_the_stream_ends() {
     let Stream { world, replica: _replica, events, client: _client, asked } = asked().await;
     let load = |activity: &Activity| {
