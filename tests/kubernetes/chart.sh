@@ -118,6 +118,32 @@ pod_labels_and_annotations_are_unique() {
         "$(helm template 123 $chart --namespace 456 --set-string watchNamespace=789 | grep -cE '(namespace|instance|metadata.name): [0-9]')"
 }
 
+runtimes() { render -s templates/serving-runtimes.yaml --set servingRuntimes.enabled=true "$@"; }
+
+# Services name KServe's runtimes, and Weir's own runtime stays the one of the formats that both serve.
+serving_runtimes_have_kserves_names() {
+    local digest
+    digest=sha256:$(printf '0%.0s' $(seq 64))
+    check "no runtimes of others by default" weir-libtorch "$(render | sed -n '/^kind: ClusterServingRuntime/,/^  name/s/^  name: //p')"
+    check "runtimes of others" "kserve-huggingfaceserver kserve-mlserver kserve-torchserve kserve-tritonserver kserve-vllmserver" \
+        "$(runtimes | sed -n 's/^  name: //p' | sort | paste -sd ' ')"
+    check "types of these servers" "huggingfaceserver mlserver torchserve tritonserver vllmserver" \
+        "$(runtimes | sed -n 's/.*server-type: \([a-z]*\)}/\1/p' | sort | paste -sd ' ')"
+    check "priorities below those of weir-libtorch" "1 2" "$(runtimes | grep -o 'priority: [0-9]*' | sort -u | cut -d' ' -f2 | paste -sd ' ')"
+    check "a probe, a scraped port and a server port each" "5 5 5" \
+        "$(runtimes | grep -c readinessProbe) $(runtimes | grep -c 'prometheus.io/port') $(runtimes | grep -c 'name: http1')"
+    check "images have versions" 0 "$(runtimes | grep 'image:' | grep -cE 'latest|:"?$')"
+    check "placeholders are left to the controller" "{{.Labels.modelClass}} {{.Labels.serviceEnvelope}} {{.Name}} {{.Name}}" \
+        "$(runtimes | grep -o '{{[.A-Za-z]*}}' | sort | paste -sd ' ')"
+    check "a runtime that is left out" 4 "$(runtimes --set servingRuntimes.vllmserver.enabled=false | grep -c '^kind')"
+    check "a mirrored image" 1 "$(runtimes --set "servingRuntimes.mlserver.image.repository=example.com/mlserver,servingRuntimes.mlserver.image.digest=$digest" |
+        grep -c "image: \"example.com/mlserver:1.7.1@$digest\"")"
+    check "resources of one runtime" 1 "$(runtimes --set servingRuntimes.vllmserver.resources.limits.memory=48Gi | grep -c 48Gi)"
+    refused servingRuntimes servingRuntimes.sklearn.enabled=true
+    refused enabled servingRuntimes.enabled=some
+    helm lint --strict --quiet $chart --set servingRuntimes.enabled=true
+}
+
 model_cache() { render -s templates/model-cache.yaml --set modelCache.enabled=true "$@"; }
 
 # The cache runs as root with a directory of the node, and so it must have no other right.
@@ -178,6 +204,7 @@ lint() {
     disruption_budgets_match_replicas
     alerts_use_documented_metrics
     model_cache_has_one_right
+    serving_runtimes_have_kserves_names
     check "replicas by default" "1 2" "$(render | field replicas)"
     check "no replicas for gateways if an autoscaler sets them" 1 "$(render --set gateway.replicas=null | field replicas)"
     refused extraArgs "gateway.extraArgs={verbose}"
