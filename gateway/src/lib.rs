@@ -18,6 +18,7 @@ mod context;
 mod counters;
 mod deadline;
 mod describe;
+mod engine_queue;
 mod error;
 mod forward;
 mod gateway;

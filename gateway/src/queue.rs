@@ -15,7 +15,7 @@ mod verdict;
 mod waiter;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ use weir_cluster::{Activity, Failure, Outlook, Replica, ReplicaLoad, ReplicaLoad
 use weir_serve::failure_log::FailureLog;
 
 use crate::clock::now;
+use crate::engine_queue::{self, EngineWait};
 use crate::error::GatewayError;
 use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
@@ -44,6 +45,9 @@ pub(crate) struct RevisionQueue {
     state: Mutex<QueueState>,
     /// Requests that wait in the gateway's batch queue, which the dispatcher does not count.
     batching: AtomicUsize,
+    /// Set once a request has asked for generated text, so that the replicas may be engines.
+    generates_text: AtomicBool,
+    engine_wait: Mutex<EngineWait>,
     /// Times of the revision's streamed responses.
     pub(crate) streams: StreamTimes,
     /// Causes of failed requests that were logged, each with its time.
@@ -180,6 +184,8 @@ impl RevisionQueue {
                 has_retry_timer: false,
             }),
             batching: AtomicUsize::new(0),
+            generates_text: AtomicBool::new(false),
+            engine_wait: Mutex::default(),
             streams: StreamTimes::default(),
             failures: Mutex::default(),
             wake,
@@ -231,6 +237,9 @@ impl RevisionQueue {
             origin: request.origin,
             task: request.task,
         };
+        if request.task == Task::GenerateText && !self.generates_text.load(Ordering::Relaxed) {
+            self.generates_text.store(true, Ordering::Relaxed);
+        }
         let mut wakeup = None;
         let mut state = self.state.lock();
         if state.is_over() {
@@ -394,6 +403,18 @@ impl RevisionQueue {
         // become stale and is not kept.
         state.reported = (batching == 0).then(|| Arc::clone(&reported));
         reported
+    }
+
+    /// Returns the activity for the report of one of these gateways, and begins to read the metrics of engines for the
+    /// next one.
+    pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {
+        let activity = self.activity();
+        if !self.generates_text.load(Ordering::Relaxed) {
+            return activity;
+        }
+        let replicas = self.replicas();
+        let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), gateways);
+        self.engine_wait.lock().counted(&activity, waiting, now())
     }
 
     /// Returns the number of batches in flight that keeps all replicas busy; `None` if another gateway owns the queue.

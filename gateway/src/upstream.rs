@@ -1,6 +1,7 @@
 //! Connections to replicas and to other gateways.
 
 mod dial;
+mod engine_queue;
 pub(crate) mod http1;
 pub(crate) mod http2;
 mod load;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
 use crate::protocol::Protocol;
+use engine_queue::EngineQueue;
 pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
 pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
@@ -41,6 +43,8 @@ pub(crate) struct Upstream {
     last_exit: watch::Sender<Option<Failure>>,
     /// Open requests of this gateway at the upstream.
     pub(crate) load: UpstreamLoad,
+    /// Requests that wait inside the replica.
+    pub(crate) engine_queue: EngineQueue,
     /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
     capacity: AtomicU32,
     /// Set once a readiness probe was started.
@@ -109,6 +113,7 @@ impl Upstream {
             end: OnceLock::new(),
             last_exit: watch::Sender::new(None),
             load: UpstreamLoad::default(),
+            engine_queue: EngineQueue::default(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
             ready: AtomicBool::new(false),

@@ -14,6 +14,7 @@ mod client;
 mod control;
 mod early;
 mod ending;
+mod engine_queue;
 mod faults;
 mod forms;
 mod garbage;
