@@ -31,7 +31,7 @@ enum TunnelEnd {
     Closed,
     /// The replica's connection failed.
     Failed(io::Error),
-    /// The deadline passed.
+    /// The deadline of the request passed.
     Late,
 }
 

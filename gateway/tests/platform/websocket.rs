@@ -33,20 +33,20 @@ enum After {
     Read,
 }
 
-/// A server that answers every request with `head` and then goes on as `after` says.
-struct Server {
+/// A replica that answers every request with `head` and then goes on as `after` says.
+struct RawReplica {
     address: std::net::SocketAddr,
     seen: Arc<Observed>,
     serving: JoinHandle<()>,
 }
 
-impl Drop for Server {
+impl Drop for RawReplica {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-async fn server(head: String, after: After) -> Server {
+async fn server(head: String, after: After) -> RawReplica {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let seen = Arc::<Observed>::default();
@@ -56,7 +56,7 @@ async fn server(head: String, after: After) -> Server {
             tokio::spawn(answer(stream, head.clone(), after, Arc::clone(&observed)));
         }
     });
-    Server { address, seen, serving }
+    RawReplica { address, seen, serving }
 }
 
 async fn answer(mut stream: TcpStream, head: String, after: After, seen: Arc<Observed>) {
@@ -98,7 +98,7 @@ async fn head_of(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-async fn world(server: &Server, concurrency: Option<u32>) -> World {
+async fn world(server: &RawReplica, concurrency: Option<u32>) -> World {
     let world = World::new(1).await;
     world.serve_limited(&[100], concurrency, |_| {}).await;
     world.put(1, "a", server.address).await;
@@ -123,7 +123,7 @@ async fn read(stream: &mut TcpStream, length: usize) -> String {
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut bytes)).await;
-    // A connection may be reset instead, because the client sent bytes that nobody read.
+    // A connection may be reset instead, because the gateway left bytes of the client unread.
     let _ = read.unwrap();
     String::from_utf8(bytes).unwrap()
 }

@@ -65,7 +65,7 @@ const SERIAL_PAUSE: u32 = 4;
 const MAX_DOUBLINGS: u32 = 2;
 
 /// Answers in the longest window: at least as many, and at least for each request at once.
-const MIN_ANSWERS: u32 = 256;
+const MIN_ANSWERS: u32 = 512;
 const GENERATIONS: u32 = 6;
 /// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
 const MAX_GENERATIONS: u32 = 32;
