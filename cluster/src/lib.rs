@@ -40,13 +40,13 @@ pub use lease::{HeldLease, Lease, LeaseEnd};
 pub use memory::{Edit, Gateways, Leases, Ledger, Membership};
 #[cfg(feature = "fake")]
 pub use memory::{Fake, Readiness, contract};
-pub use name::{Host, RevisionName, ServiceName, Tag};
+pub use name::{ComponentKind, Host, RevisionName, ServiceName, Tag};
 pub use nearest::nearest;
 pub use relocate::relocate;
 pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report};
 pub use reports::{LatestReports, Reports, replica_loads};
 pub use route::{
-    Batching, Conflict, ControlRoutes, Destination, Domains, HostClaim, Mirror, OpenAiApi, Route, Routes, Split,
+    Batching, Conflict, ControlRoutes, Destination, Domains, Entrance, HostClaim, Mirror, OpenAiApi, Route, Routes, Split,
     Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;

@@ -1,5 +1,6 @@
 //! Names of services, revisions and tags, and the hosts derived from them.
 
+mod component;
 mod host;
 mod label;
 mod revision;
@@ -8,6 +9,7 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
+pub use component::ComponentKind;
 pub use host::Host;
 pub use revision::RevisionName;
 pub use service::ServiceName;

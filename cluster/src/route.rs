@@ -47,6 +47,8 @@ pub struct Route {
     pub control: ControlRoutes,
     /// Support of OpenAI's API by the service's servers, for the list of models.
     pub openai: OpenAiApi,
+    /// Requests that the route receives beside those to its hosts.
+    pub entrance: Entrance,
 }
 
 /// Support of OpenAI's API by a service's servers, as far as it is declared.
@@ -59,6 +61,16 @@ pub enum OpenAiApi {
     Supported,
     /// The servers do not have the API.
     Absent,
+}
+
+/// Requests that a route receives beside those to its hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Entrance {
+    /// Requests to the path of the service, and to its model name if the gateway routes by it.
+    #[default]
+    Service,
+    /// No other requests: another component of the service receives those.
+    Component,
 }
 
 /// Access to the calls that control a server: model loading, shared memory, tracing, logging.
@@ -135,6 +147,7 @@ impl Route {
             mirror: None,
             control: ControlRoutes::Closed,
             openai: OpenAiApi::Undeclared,
+            entrance: Entrance::Service,
         }
     }
 

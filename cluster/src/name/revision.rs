@@ -4,16 +4,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::ServiceName;
+use super::{ComponentKind, ServiceName};
 use crate::ClusterError;
-
-/// Text between a service's name and the revision number.
-const INFIX: &str = "-predictor-";
 
 /// The largest revision number: five digits, as [`ServiceName::MAX_LENGTH`] assumes.
 const MAX_NUMBER: u32 = 99_999;
 
-/// Name of a revision: `{service}-predictor-{NNNNN}`. The revision's Deployment has the same name.
+/// Name of a revision: `{service}-{component}-{NNNNN}`. The revision's Deployment has the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RevisionName {
     service: ServiceName,
@@ -23,7 +20,7 @@ pub struct RevisionName {
 
 impl RevisionName {
     fn new(service: &ServiceName, number: u32) -> Result<Self, ClusterError> {
-        let full = format!("{}{INFIX}{number:05}", service.name());
+        let full = format!("{}-{number:05}", service.component_name());
         if !(1..=MAX_NUMBER).contains(&number) {
             return Err(ClusterError::name("revision", &full, "the number must be 1 to 99999"));
         }
@@ -44,9 +41,12 @@ impl RevisionName {
     /// [`ClusterError::Name`] when the text differs from what [`Self::as_str`] returns.
     pub fn parse(namespace: &str, full: &str) -> Result<Self, ClusterError> {
         let fault = || ClusterError::name("revision", full, "must look like {service}-predictor-{NNNNN}");
-        let (name, number) = full.rsplit_once(INFIX).ok_or_else(fault)?;
+        let (component_name, number) = full.rsplit_once('-').ok_or_else(fault)?;
+        let (name, component) = component_name.rsplit_once('-').ok_or_else(fault)?;
+        let component = ComponentKind::named(component).ok_or_else(fault)?;
         let number = number.parse().map_err(|_| fault())?;
-        let revision = Self::new(&ServiceName::new(namespace, name)?, number)?;
+        let service = ServiceName::new(namespace, name)?.of_component(component)?;
+        let revision = Self::new(&service, number)?;
         if *revision.full == *full { Ok(revision) } else { Err(fault()) }
     }
 

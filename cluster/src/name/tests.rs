@@ -31,7 +31,7 @@ fn a_service_answers_to_these_hosts() {
     let tag = Tag::new("prev").unwrap();
     let host = |host: Result<Host, crate::ClusterError>| host.unwrap().to_string();
     assert_eq!(host(digits.host("example.com")), "digits-default.example.com");
-    assert_eq!(host(digits.predictor_host("example.com")), "digits-predictor-default.example.com");
+    assert_eq!(host(digits.component_host("example.com")), "digits-predictor-default.example.com");
     assert_eq!(host(digits.tagged_host(&tag, "Example.com.")), "prev-digits-default.example.com");
     let inside: Vec<_> = digits.inside_hosts("cluster.local").unwrap();
     let inside: Vec<_> = inside.iter().map(Host::as_str).collect();
@@ -72,6 +72,32 @@ fn a_revision_reads_back() {
     ] {
         assert!(RevisionName::parse("default", wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_component_has_names_of_its_own() {
+    let digits = service("digits");
+    let transformer = digits.of_component(ComponentKind::Transformer).unwrap();
+    assert_eq!(transformer.to_string(), "default/digits/transformer");
+    assert_eq!((transformer.name(), &*transformer.full_name()), ("digits", "digits-transformer"));
+    assert_eq!(transformer.whole(), digits);
+    let revision = transformer.revision(7).unwrap();
+    assert_eq!(revision.as_str(), "digits-transformer-00007");
+    assert_eq!(RevisionName::parse("default", revision.as_str()).unwrap(), revision);
+    let hosts = transformer.component_hosts("cluster.local").unwrap();
+    assert_eq!(hosts[0].as_str(), "digits-transformer.default");
+    let of_other = service("digits-transformer").revision(7).unwrap();
+    assert_ne!(RevisionName::parse("default", of_other.as_str()).unwrap(), revision);
+}
+
+#[test]
+fn the_longest_revision_of_a_component_is_a_label() {
+    for (component, longest) in [(ComponentKind::Predictor, 47), (ComponentKind::Transformer, 45)] {
+        let fits = service(&"a".repeat(longest)).of_component(component).unwrap();
+        assert_eq!(fits.revision(99_999).unwrap().as_str().len(), 63);
+    }
+    let error = service(&"a".repeat(46)).of_component(ComponentKind::Transformer).unwrap_err().to_string();
+    assert!(error.contains("at most 45 characters, has 46"), "{error}");
 }
 
 #[test]

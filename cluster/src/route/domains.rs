@@ -30,7 +30,7 @@ impl Domains {
     /// Hosts of a service, without those of its tags.
     fn hosts(&self, service: &ServiceName) -> Vec<Host> {
         let inside = service.inside_hosts(&self.cluster).unwrap_or_default();
-        let outside = [service.host(&self.external), service.predictor_host(&self.external)];
+        let outside = [service.host(&self.external), service.component_host(&self.external)];
         inside.into_iter().chain(outside.into_iter().flatten()).collect()
     }
 
