@@ -131,7 +131,8 @@ fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result
     let routes = routes.as_slice().iter();
     for route in routes.filter(|route| !route.refused_hosts.is_empty()) {
         let service = &route.service;
-        let labels = [("namespace", service.namespace()), ("service", service.name())];
+        let name = service.full_name();
+        let labels = [("namespace", service.namespace()), ("service", &*name)];
         let count = i64::try_from(route.refused_hosts.len()).unwrap_or(i64::MAX);
         ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
     }

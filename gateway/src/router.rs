@@ -24,6 +24,7 @@ use crate::codec::grpc::{first_message, plain_message, unknown_encoding};
 use crate::error::GatewayError;
 use crate::headers;
 use crate::options::Scope;
+use crate::port::PortHost;
 use crate::protocol::Protocol;
 use crate::queue::RevisionQueue;
 use matcher::RouteMatch;
@@ -182,6 +183,7 @@ impl RouteTable {
 
     /// Chooses the revision of a request whose service is known.
     fn target(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Target, GatewayError> {
+        let found = &self.matcher.component(found, parts.uri.path());
         control::check_path(found, parts.uri.path())?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);
@@ -222,8 +224,11 @@ fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
     find_model_name(field, message)
 }
 
-/// Returns the host to which a request is addressed.
+/// Returns the host to which a request is addressed: that of its port, or else the one that it names.
 fn host(parts: &Parts) -> Option<&str> {
+    if let Some(PortHost(host)) = parts.extensions.get() {
+        return Some(host.as_str());
+    }
     match parts.uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => headers::text(&parts.headers, &header::HOST),

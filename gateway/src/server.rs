@@ -16,7 +16,7 @@ use weir_serve::http2_limits::Http2Limits;
 use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, Traffic, tls};
 
 use crate::body::FlushFirst;
-use crate::port::{Encryption, Port};
+use crate::port::{Encryption, Port, PortHost};
 use crate::proxy::Proxy;
 
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
@@ -30,8 +30,11 @@ const READ_AT_ONCE: usize = 128 << 10;
 pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken) {
     let http = HttpPort::new(options(proxy.context.options.connections), stop);
     // Boxed, because a task's future contains a copy of the stream for each place through which the stream is moved.
-    let connection =
-        |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), port.encryption.clone(), http.clone());
+    let host = port.host.map(PortHost);
+    let connection = |stream| {
+        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone() };
+        serve_connection(service, Box::new(stream), port.encryption.clone(), http.clone())
+    };
     http.accept(port.listener, connection).await;
     proxy.context.leaving.cancel();
     proxy.context.shutdown.cancel();
@@ -43,9 +46,16 @@ fn options(connections: ConnectionLimits) -> HttpOptions {
     HttpOptions { connections, http1, http2: Http2Limits::INFERENCE }
 }
 
-async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, encryption: Encryption, http: HttpPort) {
+/// Service of the requests of one port.
+struct PortService {
+    proxy: Arc<Proxy>,
+    host: Option<PortHost>,
+}
+
+async fn serve_connection(port: PortService, stream: Box<Stream>, encryption: Encryption, http: HttpPort) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
-    let service = service(Arc::clone(&proxy), Arc::clone(&traffic), peer);
+    let proxy = Arc::clone(&port.proxy);
+    let service = service(port, Arc::clone(&traffic), peer);
     let config = match encryption {
         Encryption::Plain => return http.serve(stream, service, &traffic).await,
         Encryption::Tls(config) => config,
@@ -59,13 +69,16 @@ async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, encryption: En
 
 /// Returns the hyper service that answers one connection's requests.
 fn service(
-    proxy: Arc<Proxy>,
+    port: PortService,
     traffic: Arc<Traffic>,
     peer: Option<IpAddr>,
 ) -> impl HttpService<Incoming, ResBody = TrackedBody<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
 {
-    service_fn(move |request: Request<Incoming>| {
-        let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());
+    service_fn(move |mut request: Request<Incoming>| {
+        let (proxy, tracked) = (Arc::clone(&port.proxy), traffic.begin());
+        if let Some(host) = &port.host {
+            request.extensions_mut().insert(host.clone());
+        }
         // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {
             let response = exchange::respond(&proxy, request, peer).await;

@@ -91,6 +91,7 @@ impl Components {
                 Some(tls) => Encryption::Tls(tls.config),
                 None => Encryption::Plain,
             },
+            host: None,
         };
         let serving = self.gateway.serve(vec![port], drain.closed().clone());
         let answered = drain.serve(ANSWER_TIMEOUT, serving).await;

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::request::Parts;
-use weir_cluster::{Destination, Host, HostClaim, RevisionName, Route, Routes, nearest};
+use weir_cluster::{
+    ComponentKind, Destination, Entrance, Host, HostClaim, RevisionName, Route, Routes, ServiceName, nearest,
+};
 use weir_serve::known_hosts::KnownHosts;
 
 use super::split::choose_by_weight;
@@ -30,6 +32,8 @@ pub(crate) struct RouteMatcher {
     /// Routes by their service, as `{namespace}/{name}`.
     services: HashMap<String, Arc<Route>>,
     models: HashMap<Arc<str>, Arc<Route>>,
+    /// Routes of explainers by the name of the whole service.
+    explainers: HashMap<ServiceName, Arc<Route>>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +65,7 @@ impl RouteMatcher {
             hosts: holders.into_values().map(HostEntry::of).collect(),
             services: HashMap::with_capacity(routes.as_slice().len()),
             models: HashMap::new(),
+            explainers: HashMap::new(),
         };
         for route in routes.as_slice() {
             matcher.add(route);
@@ -69,6 +74,12 @@ impl RouteMatcher {
     }
 
     fn add(&mut self, route: &Arc<Route>) {
+        if route.service.component() == ComponentKind::Explainer {
+            self.explainers.entry(route.service.whole()).or_insert_with(|| route.clone());
+        }
+        if route.entrance == Entrance::Component {
+            return;
+        }
         let name = format!("{}/{}", route.service.namespace(), route.service.name());
         self.services.entry(name).or_insert_with(|| route.clone());
         if let (Some(model), Scope::Local) = (&route.model, self.scope) {
@@ -92,6 +103,17 @@ impl RouteMatcher {
     pub(crate) fn by_model(&self, model: &str) -> Option<RouteMatch<'_>> {
         let route = self.models.get(model)?;
         Some(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
+    }
+
+    /// Returns the match of the component that answers a request: the service's explainer if the request asks for an
+    /// explanation, and otherwise the one found. A request to a host of one component or of a tag stays there.
+    pub(crate) fn component<'a>(&'a self, found: &RouteMatch<'a>, path: &str) -> RouteMatch<'a> {
+        let is_of_service = found.route.entrance == Entrance::Service && found.revision.is_none();
+        if !is_of_service || !is_explanation(path) {
+            return *found;
+        }
+        let explainer = self.explainers.get(&found.route.service.whole());
+        RouteMatch { route: explainer.unwrap_or(found.route), ..*found }
     }
 
     /// Checks that a request is for a service's host or a known host, and does not come from another site.
@@ -213,6 +235,12 @@ impl<'a> RouteMatch<'a> {
         };
         GatewayError::NoRevision { service: self.route.service.to_string(), what, asked: asked.to_owned(), known }
     }
+}
+
+/// True for the path of V1's explanation, `/v1/models/{model}:explain`, below any prefix.
+fn is_explanation(path: &str) -> bool {
+    let model = path.strip_suffix(":explain").and_then(|before| before.rsplit_once("/v1/models/"));
+    model.is_some_and(|(_, model)| !model.is_empty() && !model.contains('/'))
 }
 
 /// Returns the `{namespace}/{name}` in a path below [`PREFIX`].

@@ -94,7 +94,7 @@ impl World {
         if let Some(config) = tls {
             let (listener, address) = listener().await;
             let encryption = Encryption::Tls(config);
-            ports.push(Port { listener, encryption });
+            ports.push(Port { listener, encryption, host: None });
             encrypted = Some(address);
         }
         let gateway = Gateway::new(options);

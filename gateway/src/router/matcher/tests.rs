@@ -185,3 +185,60 @@ proptest! {
         }
     }
 }
+
+fn component(name: &str, kind: ComponentKind, entrance: Entrance) -> Route {
+    let service = service(name).of_component(kind).unwrap();
+    let newest = service.revision(1).unwrap();
+    Route {
+        hosts: service.component_hosts(ServiceName::CLUSTER_DOMAIN).unwrap(),
+        model: (entrance == Entrance::Service).then(|| name.into()),
+        entrance,
+        ..Route::new(service, Destination::Split(Split::all(newest)))
+    }
+}
+
+/// Returns a matcher of `digits`, a service with all three components.
+fn of_components() -> RouteMatcher {
+    let all = [
+        component("digits", ComponentKind::Predictor, Entrance::Component),
+        component("digits", ComponentKind::Transformer, Entrance::Service),
+        component("digits", ComponentKind::Explainer, Entrance::Component),
+    ];
+    matcher(all.into(), Scope::Local)
+}
+
+#[test]
+fn path_and_model_lead_to_the_transformer_and_the_predictors_host_to_the_predictor() {
+    let matcher = of_components();
+    let by_path = matcher.by_address(None, "/serving/default/digits/v1/models/digits:predict").unwrap();
+    let by_model = matcher.by_model("digits").unwrap();
+    for found in [by_path, by_model] {
+        assert_eq!(chosen(&found), "digits-transformer-00001");
+        let same = matcher.component(&found, "/v1/models/digits:predict");
+        assert_eq!(chosen(&same), "digits-transformer-00001");
+    }
+    let predictor = matcher.by_address(Some("digits-predictor.default"), "/v1/models/digits:predict").unwrap();
+    assert_eq!(chosen(&predictor), "digits-predictor-00001");
+    assert_eq!(matcher.by_address(None, "/serving/default/digits-predictor/v2"), None);
+}
+
+#[test]
+fn explanations_lead_to_the_explainer_unless_the_host_is_a_components() {
+    let matcher = of_components();
+    let path = "/v1/models/digits:explain";
+    let found = matcher.by_model("digits").unwrap();
+    assert_eq!(chosen(&matcher.component(&found, path)), "digits-explainer-00001");
+    let of_predictor = matcher.by_address(Some("digits-predictor.default"), path).unwrap();
+    assert_eq!(chosen(&matcher.component(&of_predictor, path)), "digits-predictor-00001");
+    let without = super::tests::matcher(vec![route("digits", 1)], Scope::Local);
+    let found = without.by_model("digits").unwrap();
+    assert_eq!(chosen(&without.component(&found, path)), "digits-predictor-00002");
+}
+
+#[test]
+fn only_v1s_call_is_an_explanation() {
+    assert!(is_explanation("/serving/default/digits/v1/models/digits:explain"));
+    for path in ["/v1/models/digits:predict", "/v1/models/:explain", "/v1/models/a/b:explain", "/x:explain"] {
+        assert!(!is_explanation(path), "{path}");
+    }
+}
