@@ -4,6 +4,7 @@ mod announce;
 mod components;
 mod notes;
 mod ports;
+mod predictor_ports;
 mod preflight;
 mod progress;
 mod runtime;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
-use weir_cluster_local::{Gpu, Local, Options};
+use weir_cluster_local::{Gpu, Local, Options, PredictorAddresses};
 use weir_controller::files::Files;
 use weir_controller::{Declaration, Platform, Source, UrlScheme};
 use weir_ops::drain::{Drain, Signals};
@@ -60,6 +61,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
+    let predictors = options.predictors.clone();
     let cluster = Local::start(Options { max_models_bytes: args.max_model_cache_bytes, ..options })?;
     let files = files.numbered_in(state_dir.join(REVISIONS));
     let file = AdminFile {
@@ -69,8 +71,8 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         certificate: certificate_file(&ports)?,
     };
     file.write(&state_dir)?;
-    print_greeting(&file, declaration.services.len());
-    let exit = Components::start(files, cluster, &ports, &drain).serve(ports, drain).await;
+    print_greeting(&file, declaration.count());
+    let exit = Components::start(files, (cluster, predictors), &ports, &drain).serve(ports, drain).await;
     file.remove(&state_dir);
     Ok(exit)
 }
@@ -188,6 +190,7 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
         fetch: weir_fetch::Limits::default(),
         max_models_bytes: Options::MAX_MODELS_BYTES,
         gpu: Gpu::detect(),
+        predictors: PredictorAddresses::default(),
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_cluster::ServiceName;
+use weir_cluster::{ComponentKind, ServiceName};
+use weir_crds::inference_service::FailureReason;
 
-use crate::field_error::ValidationErrors;
+use crate::components::{self, Split};
+use crate::field_error::{FieldError, ValidationErrors};
 use crate::history::History;
 use crate::runtimes::Runtimes;
 use crate::service::Service;
@@ -14,7 +16,8 @@ use crate::validate::{Platform, Validated, validate_or_keep};
 /// All declared services and runtimes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declaration {
-    /// The services by name, each with the result of its validation.
+    /// The services by name, each with the result of its validation. A service with a transformer or an explainer has
+    /// one entry for each of its components.
     pub services: BTreeMap<ServiceName, DeclaredService>,
     /// The runtimes that the services can use.
     pub runtimes: Arc<Runtimes>,
@@ -49,16 +52,14 @@ impl Declaration {
         platform: &Platform,
     ) -> Self {
         let is_same_runtimes = runtimes == *before.runtimes;
-        let validated = |service: Arc<Service>| {
-            let before = before.services.get(&service.name);
-            match before.filter(|before| Arc::ptr_eq(&before.service, &service)) {
-                Some(before) if is_same_runtimes => before.clone(),
-                Some(_) | None => DeclaredService::new(service, &runtimes, platform),
-            }
+        let validated = |service: Arc<Service>| match before.unchanged(&service) {
+            Some(components) if is_same_runtimes => components,
+            Some(_) | None => DeclaredService::all(&service, &runtimes, platform),
         };
-        let services = services.into_iter();
+        let services = services.into_values().flat_map(validated);
+        let services = services.map(|declared| (declared.service.name.clone(), declared)).collect();
         Self {
-            services: services.map(|(name, service)| (name, validated(service))).collect(),
+            services: without_collisions(services),
             runtimes: if is_same_runtimes { before.runtimes.clone() } else { Arc::new(runtimes) },
             ..Self::default()
         }
@@ -76,15 +77,84 @@ impl Declaration {
             && self.ignored_objects == other.ignored_objects
     }
 
-    /// Returns every validation error of the services, with its position.
+    /// Returns every validation error of the services, with its position. An error of a whole service is in each of its
+    /// components, and is returned once.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {
-        let each = self.services.values().flat_map(DeclaredService::errors);
-        each.collect()
+        let mut errors = Vec::new();
+        for error in self.services.values().flat_map(DeclaredService::errors) {
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
+        errors
+    }
+
+    /// Returns the components of an InferenceService, the predictor first.
+    pub fn components(&self, service: &ServiceName) -> impl Iterator<Item = &DeclaredService> {
+        let whole = service.whole();
+        let range = self.services.range(whole.clone()..);
+        range.take_while(move |(name, _)| name.whole() == whole).map(|(_, declared)| declared)
+    }
+
+    /// Returns the number of InferenceServices.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.services.keys().filter(|name| name.component() == ComponentKind::Predictor).count()
+    }
+
+    /// Returns the components of a service that is the same allocation as in this declaration. A service that collided
+    /// with another one is validated again, because the other may be gone.
+    fn unchanged(&self, service: &Arc<Service>) -> Option<Vec<DeclaredService>> {
+        let components: Vec<_> = self.components(&service.name).cloned().collect();
+        let is_same = components.first().is_some_and(|predictor| Arc::ptr_eq(&predictor.service, service));
+        (is_same && !components.iter().any(DeclaredService::has_wrong_name)).then_some(components)
     }
 }
 
+/// Refuses each service whose name an older service uses for one of its components, or whose component has the name of
+/// an older service.
+fn without_collisions(mut services: BTreeMap<ServiceName, DeclaredService>) -> BTreeMap<ServiceName, DeclaredService> {
+    let all = services.iter().map(|(name, declared)| (name, declared.service.metadata()));
+    for (whole, error) in components::collisions(all) {
+        for (name, declared) in &mut services {
+            if name.whole() == whole {
+                declared.refuse(error.clone());
+            }
+        }
+    }
+    services
+}
+
 impl DeclaredService {
+    /// Validates all components of a service, the predictor first.
+    #[must_use]
+    pub fn all(service: &Arc<Service>, runtimes: &Runtimes, platform: &Platform) -> Vec<Self> {
+        let Split { components, errors } = components::split(service, platform);
+        let mut all: Vec<_> = components.into_iter().map(|part| Self::new(part, runtimes, platform)).collect();
+        for error in errors {
+            all.iter_mut().for_each(|declared| declared.refuse(error.clone()));
+        }
+        all
+    }
+
+    /// Adds an error that keeps the service from being served.
+    fn refuse(&mut self, error: FieldError) {
+        let mut errors = match &self.validation {
+            Ok(_) => ValidationErrors { reason: FailureReason::InvalidPredictorSpec, list: Vec::new() },
+            Err(errors) => ValidationErrors::clone(errors),
+        };
+        errors.list.push(error);
+        self.validation = Err(Arc::new(errors));
+        self.kept = None;
+    }
+
+    /// Returns true if an error is about the service's name.
+    fn has_wrong_name(&self) -> bool {
+        let errors = self.validation.as_ref().err();
+        errors.is_some_and(|errors| errors.list.iter().any(|error| error.field == components::NAME))
+    }
+
     fn new(service: Arc<Service>, runtimes: &Runtimes, platform: &Platform) -> Self {
         let (validation, kept) = match validate_or_keep(&service, runtimes, platform) {
             Ok(validated) => (Ok(Arc::new(validated)), None),

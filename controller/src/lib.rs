@@ -12,6 +12,7 @@
 
 mod annotations;
 mod clock;
+mod components;
 mod declaration;
 mod duration;
 mod error;
@@ -33,6 +34,7 @@ mod status;
 mod turns;
 mod validate;
 
+pub use components::component_field;
 pub use declaration::{Declaration, DeclaredService};
 pub use duration::parse as parse_duration;
 pub use error::ControllerError;

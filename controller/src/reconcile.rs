@@ -6,6 +6,7 @@
 
 mod apply;
 mod clock;
+mod composed_statuses;
 mod deadline;
 mod evidence;
 mod inputs;

@@ -1,5 +1,6 @@
 //! Status of a service in KServe's form, computed from what was applied and what runs.
 
+mod components;
 mod conditions;
 mod model;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use weir_cluster::{Applied, Conflict, FailureReason, Gateway, Host, LatestReport
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
+pub(crate) use components::{ComponentStatuses, merge, part};
 pub(crate) use conditions::ROLLOUT_COMPLETE;
 
 use crate::field_error::ValidationErrors;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, with_defaults};
 
+use crate::components::{renamed_error, renamed_fields};
 use crate::field_error::{IgnoredField, ValidationErrors};
 use crate::runtimes::Runtimes;
 use crate::service::{ModelStamps, Service};
@@ -86,12 +87,15 @@ pub(crate) fn validate_or_keep(
         runtimes,
     };
     let validated = context.read(platform, ignored_fields, &mut errors);
+    let component = declared.name.component();
     match validated {
         Some(validated) if errors.is_empty() => Ok(validated),
-        found => Err(Invalid {
-            kept: found.filter(|_| errors.are_of_runtimes()).map(Box::new),
-            errors: errors.into_errors(),
-        }),
+        found => {
+            let kept = found.filter(|_| errors.are_of_runtimes()).map(Box::new);
+            let ValidationErrors { reason, list } = errors.into_errors();
+            let list = list.into_iter().map(|error| renamed_error(component, error)).collect();
+            Err(Invalid { kept, errors: ValidationErrors { reason, list } })
+        }
     }
 }
 
@@ -135,7 +139,7 @@ impl Context<'_> {
             rollback_window: annotations.rollback_window,
             exposure: exposure?,
             concurrency: component::concurrency(&spec.predictor.component),
-            ignored_fields,
+            ignored_fields: renamed_fields(self.service.component(), ignored_fields),
         })
     }
 }

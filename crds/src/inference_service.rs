@@ -65,10 +65,10 @@ pub struct InferenceServiceSpec {
     /// The predictor, which serves the model.
     #[schemars(transform = one_replica_by_default)]
     pub predictor: Predictor,
-    /// Containers that process requests before and after the predictor. Not supported.
+    /// Containers that process requests before and after the predictor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transformer: Option<Box<Transformer>>,
-    /// Explanations of the model's responses. Not supported.
+    /// Explanations of the model's responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explainer: Option<Box<Explainer>>,
     /// Variants of the predictor that receive part of the traffic.

@@ -66,11 +66,9 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
         found.predictor(&path, &canary.predictor);
         found.of_all_variants(&path, &canary.predictor.component);
     }
-    if spec.transformer.is_some() {
-        found.add("spec.transformer", Refused, "requests would reach the predictor untransformed");
+    if let Some(art) = spec.explainer.as_ref().and_then(|explainer| explainer.art.as_ref()) {
+        found.given(&art.storage, "spec.explainer.art.storage", Refused, "write storageUri instead");
     }
-    let reason = "explainers have no route";
-    found.given(&spec.explainer, "spec.explainer", Refused, reason);
     found.list
 }
 

@@ -1,6 +1,6 @@
 //! Errors that a cluster with Weir would report about the files. No cluster is asked.
 
-use weir_controller::{Cure, Declaration, DeclaredService};
+use weir_controller::{Cure, Declaration, DeclaredService, FieldError, component_field};
 use weir_controller_kubernetes::storage_errors;
 
 use super::{lines_of, nothing_found, online};
@@ -25,7 +25,13 @@ pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     let declaration = up::read(&args.files, &args.domain)?;
     let found: Vec<_> =
         declaration.services.values().map(|declared| (declared, found(declared, &declaration))).collect();
-    let of_services = found.iter().flat_map(|(_, found)| found.errors.iter().cloned());
+    // An error of a whole service is in each of its components.
+    let mut of_services: Vec<String> = Vec::new();
+    for error in found.iter().flat_map(|(_, found)| &found.errors) {
+        if !of_services.contains(error) {
+            of_services.push(error.clone());
+        }
+    }
     let online = online::look(args, &declaration).await;
     let problems = declaration.problems.iter().cloned();
     let errors: Vec<_> = problems.chain(of_services).chain(online.errors.iter().cloned()).collect();
@@ -50,7 +56,10 @@ fn found(declared: &DeclaredService, declaration: &Declaration) -> ServiceFindin
     let service = &declared.service;
     let known = declared.validation.as_ref().err().map(|errors| errors.list.clone()).unwrap_or_default();
     let storage = storage_errors(&service.object.read(), declaration.runtimes.storage_containers());
-    let new = storage.into_iter().filter(|error| known.iter().all(|known| known.field != error.field));
+    let component = service.name.component();
+    let storage =
+        storage.into_iter().map(|error| FieldError { field: component_field(component, error.field), ..error });
+    let new = storage.filter(|error| known.iter().all(|known| known.field != error.field));
     for error in new.chain(known.iter().cloned()) {
         let sentence = service.located(&error.field, &error.message);
         match error.cure {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::timeout;
 use weir_cluster::ServiceName;
-use weir_controller::{Declaration, DeclaredService};
+use weir_controller::{Declaration, DeclaredService, component_field};
 use weir_controller_kubernetes::{StorageUri, storage_uris};
 use weir_fetch::{Access, Limits, inspect, is_remote, without_secrets};
 
@@ -44,7 +44,10 @@ impl Findings {
                 let line = format!("  model: {}: {found}", without_secrets(&storage.uri));
                 self.lines.entry(service.name.clone()).or_default().push(line);
             }
-            Err(because) => self.errors.push(service.located(&storage.field, &storage.message(&because))),
+            Err(because) => {
+                let field = component_field(service.name.component(), storage.field.clone());
+                self.errors.push(service.located(&field, &storage.message(&because)));
+            }
         }
     }
 }

@@ -77,6 +77,7 @@ fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
         ports.push(Port {
             listener: listen("--tls-port", args.tls_port)?,
             encryption: Encryption::Tls(Arc::clone(&tls.config)),
+            host: None,
         });
     }
     Ok((ports, tls))

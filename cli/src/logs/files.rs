@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{fs, io};
 
-use weir_cluster::ServiceName;
+use weir_cluster::{RevisionName, ServiceName};
 
 /// Extension of a replica's log file.
 const EXTENSION: &str = "log";
-
-/// Text between the service's name and the revision's number in a replica's name.
-const PREDICTOR: &str = "-predictor-";
 
 /// Namespace that replica names leave out.
 const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
@@ -65,11 +62,11 @@ fn log_file(path: PathBuf) -> Option<LogFile> {
     Some(LogFile { service: service_of(&replica)?, changed: fs::metadata(&path).ok()?.modified().ok()?, replica, path })
 }
 
-/// Returns the service of a replica, whose name is `[NAMESPACE.]SERVICE-predictor-NUMBER-COUNT`.
+/// Returns the service of a replica, whose name is `[NAMESPACE.]SERVICE-COMPONENT-NUMBER-COUNT`.
 fn service_of(replica: &str) -> Option<ServiceName> {
-    let (service, _) = replica.rsplit_once(PREDICTOR)?;
-    let (namespace, name) = service.split_once('.').unwrap_or((DEFAULT_NAMESPACE, service));
-    ServiceName::new(namespace, name).ok()
+    let (revision, _) = replica.rsplit_once('-')?;
+    let (namespace, name) = revision.split_once('.').unwrap_or((DEFAULT_NAMESPACE, revision));
+    Some(RevisionName::parse(namespace, name).ok()?.service().whole())
 }
 
 #[cfg(test)]
@@ -87,6 +84,7 @@ mod tests {
         assert_eq!(service_of("digits-predictor-00001-0"), Some(service("default", "digits")));
         assert_eq!(service_of("team-a.digits-predictor-00012-3"), Some(service("team-a", "digits")));
         assert_eq!(service_of("x-predictor-y-predictor-00001-0"), Some(service("default", "x-predictor-y")));
+        assert_eq!(service_of("digits-transformer-00001-0"), Some(service("default", "digits")));
         assert_eq!(service_of("lock"), None);
     }
 

@@ -52,7 +52,7 @@ pub(super) async fn run(
             let declaration = declaration.borrow().clone();
             if let Some(declared) = declaration.services.get(&name) {
                 let host = now.get(&name).and_then(|status| host(status));
-                let command = command(&declared.service, declaration.services.len(), &port);
+                let command = command(&declared.service, declaration.count(), &port);
                 print(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
                 print(&format!("{}\n", other_addresses(&name, host, &port)));
             }

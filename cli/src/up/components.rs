@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_autoscaler::Autoscaler;
 use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
-use weir_cluster_local::Local;
+use weir_cluster_local::{Local, PredictorAddresses};
 use weir_controller::files::Files;
 use weir_controller::{Controller, Source};
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
@@ -19,6 +19,7 @@ use weir_ops::registry::{self, Registry};
 use weir_serve::known_hosts::KnownHosts;
 
 use super::ports::Ports;
+use super::predictor_ports::PredictorPorts;
 use super::status::StatusSources;
 use super::{announce, progress, service_names};
 use crate::authority::authority;
@@ -50,7 +51,12 @@ pub(super) struct Components {
 
 impl Components {
     /// Starts everything that needs no port.
-    pub(super) fn start(files: Files, cluster: Local, ports: &Ports, drain: &Drain) -> Self {
+    pub(super) fn start(
+        files: Files,
+        (cluster, predictors): (Local, PredictorAddresses),
+        ports: &Ports,
+        drain: &Drain,
+    ) -> Self {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let declaration = files.watch();
@@ -68,6 +74,14 @@ impl Components {
         let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
         tasks.spawn(until(&stop, service_names::follow(declaration.clone(), sender)));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
+        let predictor_ports = PredictorPorts {
+            addresses: predictors,
+            gateway: gateway.clone(),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        };
+        predictor_ports.open(&declaration.borrow());
+        tasks.spawn(until(&stop, predictor_ports.follow(declaration.clone())));
         let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::{Inspection, Options};
-use weir_controller::{Declaration, Service, Validated, Variant};
+use weir_controller::{Declaration, Service, Validated, Variant, component_field};
 
 /// Inspection of a predictor that can run here.
 pub(crate) struct Inspected {
@@ -32,6 +32,7 @@ pub(super) fn inspect(declaration: &Declaration, options: &Options) -> (Vec<Insp
         };
         let service = &declared.service;
         for (field, variant) in variants(valid) {
+            let field = component_field(service.name.component(), field);
             match of_variant(service, valid, variant, options) {
                 Ok(inspection) => inspected.push(Inspected { service: service.clone(), field, inspection }),
                 Err(reason) => errors.push(service.located(&field, &reason)),

@@ -30,18 +30,19 @@ impl StatusSources {
     pub(super) fn table(&self) -> StatusTable {
         let declaration = self.declaration.borrow().clone();
         StatusTable {
-            services: declaration.services.keys().map(|service| self.service(service)).collect(),
+            services: wholes(&declaration).map(|service| self.service(service, &declaration)).collect(),
             problems: declaration.problems.clone(),
         }
     }
 
-    fn service(&self, service: &ServiceName) -> ServiceRow {
+    fn service(&self, service: &ServiceName, declaration: &Declaration) -> ServiceRow {
         let statuses = self.statuses.borrow().clone();
         let status = statuses.get(service).map(|status| &**status);
         let ready = status.and_then(|status| status.condition(Condition::READY));
         let snapshot = self.snapshots.borrow().clone();
-        let revisions = snapshot.revisions_of(service);
-        let route = snapshot.routes.of(service).map(|route| &**route);
+        let components: Vec<_> = declaration.components(service).map(|declared| &declared.service.name).collect();
+        let revisions = || components.iter().flat_map(|component| snapshot.revisions_of(component));
+        let route = |revision: &Revision| snapshot.routes.of(revision.name.service()).map(|route| &**route);
         ServiceRow {
             namespace: service.namespace().to_owned(),
             name: service.name().to_owned(),
@@ -50,8 +51,8 @@ impl StatusSources {
             message: ready.and_then(|ready| ready.message.clone()),
             url: format!("{}{}", self.base_url, service.path_prefix()),
             host_url: status.and_then(|status| status.url.clone()),
-            notes: notes::of(service, status, snapshot.revisions_of(service)),
-            revisions: revisions.map(|revision| self.revision(revision, route)).collect(),
+            notes: notes::of(service, status, revisions()),
+            revisions: revisions().map(|revision| self.revision(revision, route(revision))).collect(),
         }
     }
 
@@ -86,6 +87,11 @@ impl StatusSources {
             idleness: decision.and_then(|decision| decision.account.idleness()),
         }
     }
+}
+
+/// Returns the names of the declared InferenceServices.
+fn wholes(declaration: &Declaration) -> impl Iterator<Item = &ServiceName> {
+    declaration.services.keys().filter(|name| **name == name.whole())
 }
 
 fn status_of(condition: &Condition) -> &'static str {

@@ -170,7 +170,7 @@ impl Kubernetes {
         };
         let owner = state.owner.reference();
         let aliases = aliases(desired.service(), route, &self.options, owner.as_ref())?;
-        Ok(aliases.into())
+        Ok(aliases)
     }
 
     async fn route(
@@ -214,7 +214,7 @@ impl Kubernetes {
     /// Removes a service's route. The route is emptied first, because that write yields a generation; then the aliases
     /// are deleted.
     async fn unroute(&self, services: &Api<Service>, service: &ServiceName) -> Result<Applied, ClusterError> {
-        let [predictor, name] = alias_names(service);
+        let name = service.full_name();
         let is_own = async |name: &str| -> Result<bool, ClusterError> {
             let found = find(services, name).await?;
             Ok(found.is_some_and(|found| {
@@ -228,8 +228,10 @@ impl Kubernetes {
         let empty = alias(name.clone(), service, &self.options);
         let stored = put(services, &empty, &name, CONTROLLER).await?;
         remove(services, &name).await?;
-        if is_own(&predictor).await? {
-            remove(services, &predictor).await?;
+        for other in alias_names(service).into_iter().filter(|other| *other != name) {
+            if is_own(&other).await? {
+                remove(services, &other).await?;
+            }
         }
         Ok(Applied { routes: generation(&stored) })
     }

@@ -27,7 +27,8 @@ pub(crate) fn claim_name(service: &ServiceName, name: &str, existing: &Existing)
     match there.role {
         Role::Alias | Role::Revision | Role::HalfMade => Ok(NameClaim::Own),
         Role::OthersAlias if name == service.name() => Ok(NameClaim::Own),
-        Role::OthersAlias if !is_own_revision => Ok(NameClaim::Left(there.clone())),
+        // The route of a component is stored under the component's name.
+        Role::OthersAlias if name != service.full_name() && !is_own_revision => Ok(NameClaim::Left(there.clone())),
         Role::OthersAlias | Role::OthersRevision => {
             let other = revision.filter(|_| !is_own_revision);
             let other = other.map_or(name.to_owned(), |r| r.service().name().to_owned());

@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceName, Workload};
+use weir_cluster::{ClusterError, ComponentKind, ContainerPorts, RevisionName, Route, ServiceName, Workload};
 
 pub use complete::check_storage_uri;
 pub(crate) use complete::{
@@ -45,8 +45,8 @@ pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 /// Label with the full name of the revision.
 pub(crate) const REVISION: &str = "weir.dev/revision";
 
-/// Suffix of the name under which a service's predictor is reached.
-pub(crate) const PREDICTOR: &str = "-predictor";
+/// KServe's label with the component. Of Weir's objects, pods and those of components beside the predictor have it.
+pub(crate) const COMPONENT: &str = "component";
 
 /// Annotation with the parts of a workload that are not in its pods.
 pub(crate) const WORKLOAD: &str = "weir.dev/workload";
@@ -92,8 +92,12 @@ pub(crate) fn labels(revision: &RevisionName) -> BTreeMap<String, String> {
 
 /// Returns the labels of a service's objects.
 pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> {
-    let labels = [(MANAGED_BY, WEIR), (SERVICE, service.name())];
-    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    let component = match service.component() {
+        ComponentKind::Predictor => None,
+        other @ (ComponentKind::Transformer | ComponentKind::Explainer) => Some((COMPONENT, other.as_str())),
+    };
+    let labels = [(MANAGED_BY, WEIR), (SERVICE, service.name())].into_iter().chain(component);
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// Returns a Service without a cluster IP whose endpoints are the replicas. Not-ready replicas are published too,
@@ -144,27 +148,30 @@ fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
     Some(named.into_iter().filter_map(port).collect())
 }
 
-/// Returns the Services by which in-cluster clients reach a service, aliases of the gateway's Service: one under the
-/// predictor's name, and one under the service's own name, which also stores the route.
+/// Returns the Services by which in-cluster clients reach a component, aliases of the gateway's Service: one under the
+/// component's name and, for a predictor, one under the service's own name. The last one also stores the route.
 pub(crate) fn aliases(
     service: &ServiceName,
     route: &Route,
     options: &Options,
     owner: Option<&OwnerReference>,
-) -> Result<[Service; 2], ClusterError> {
-    let [mut predictor, mut own] = alias_names(service).map(|name| alias(name, service, options));
+) -> Result<Vec<Service>, ClusterError> {
+    let mut aliases: Vec<_> = alias_names(service).into_iter().map(|name| alias(name, service, options)).collect();
     let written = json(service, &WrittenRoute::of(route))?;
-    own.metadata.annotations = Some([(ROUTE.to_owned(), written)].into());
-    for alias in [&mut predictor, &mut own] {
+    if let Some(own) = aliases.last_mut() {
+        own.metadata.annotations = Some([(ROUTE.to_owned(), written)].into());
+    }
+    for alias in &mut aliases {
         alias.metadata.owner_references = owners(owner);
     }
-    Ok([predictor, own])
+    Ok(aliases)
 }
 
 /// Returns the names of [`aliases`].
-pub(crate) fn alias_names(service: &ServiceName) -> [String; 2] {
-    let own = service.name().to_owned();
-    [format!("{own}{PREDICTOR}"), own]
+pub(crate) fn alias_names(service: &ServiceName) -> Vec<String> {
+    let mut names = vec![service.component_name(), service.full_name()];
+    names.dedup();
+    names
 }
 
 /// Returns an alias (ExternalName) of the gateway's Service.

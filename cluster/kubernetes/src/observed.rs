@@ -661,7 +661,7 @@ fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<d
     let (Some(service), Some(text)) = (service_of(object), annotations.get(ROUTE)) else {
         return Ok(None);
     };
-    if service.name() != object.name_any() {
+    if service.full_name() != object.name_any() {
         let because = format!("the route of {service} is kept in the Service of that name alone");
         return Err(because.into());
     }

@@ -17,6 +17,7 @@ use weir_fetch::Limits;
 use self::command::{Invocation, Program};
 use crate::options::Options;
 use crate::ports::{PortPlan, Ports};
+use crate::predictor_addresses::PredictorAddress;
 use crate::probe::{Probe, ServerKind};
 use crate::program;
 use crate::storage::{ModelFiles, Origin};
@@ -62,6 +63,8 @@ pub(crate) struct LaunchSpec {
     /// Time from the end of `pre_stop_delay` to SIGKILL. For a server other than Weir's runtime, draining before
     /// SIGTERM uses part of it.
     pub(crate) grace: Duration,
+    /// Address of the predictor that the process calls; `None` if the process is a predictor.
+    pub(crate) predictor: Option<PredictorAddress>,
 }
 
 /// Findings about a workload before any of its processes starts.
@@ -115,6 +118,7 @@ impl LaunchSpec {
         let models = models(workload, options)?;
         let name = revision.service().name();
         let mut spec = Self::read(name, pod, container, models, options).map_err(refused)?;
+        spec.predictor = options.predictors.of(revision.service());
         if spec.ports.max_replicas() == 1 && allows_several(workload) {
             spec.ignored_fields.push(BEYOND_ONE);
         }
@@ -148,6 +152,7 @@ impl LaunchSpec {
             words,
             env,
             models,
+            predictor: None,
         })
     }
 

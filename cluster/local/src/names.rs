@@ -6,5 +6,8 @@ pub(crate) const PORT: &str = "PORT";
 /// Variable with the port on which a command serves gRPC.
 pub(crate) const GRPC_PORT: &str = "GRPC_PORT";
 
+/// Variable with the address at which a transformer or an explainer reaches its predictor.
+pub(crate) const PREDICTOR_HOST: &str = "PREDICTOR_HOST";
+
 /// Last component of the runtime image's name, and name of the program in it.
 pub(crate) const RUNTIME: &str = "weir-runtime";

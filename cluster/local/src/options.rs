@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use weir_fetch::Limits;
 
+use crate::predictor_addresses::PredictorAddresses;
+
 /// Options of the cluster, set once at the start.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,6 +25,8 @@ pub struct Options {
     pub max_models_bytes: u64,
     /// Presence of a GPU for containers that request one.
     pub gpu: Gpu,
+    /// Addresses at which transformers and explainers reach their predictors.
+    pub predictors: PredictorAddresses,
 }
 
 /// Presence of a GPU in this machine.

@@ -149,6 +149,11 @@ impl Task {
         if let Err(cause) = stop.run_until_cancelled(fetching).await? {
             return Some(self.cannot_start(FailureReason::StorageFailed, &cause));
         }
+        if let Some(predictor) = &spec.predictor
+            && let Err(cause) = stop.run_until_cancelled(predictor.wait()).await?
+        {
+            return Some(self.cannot_start(FailureReason::NotStarted, &cause));
+        }
         match self.start() {
             Ok(run) => self.supervise(run).await,
             Err(cause) => Some(self.cannot_start(FailureReason::NotStarted, &cause)),

@@ -15,7 +15,7 @@ pub enum ComponentKind {
 }
 
 impl ComponentKind {
-    /// Every component.
+    /// Every component of a service, in the order in which they are listed.
     pub const ALL: [Self; 3] = [Self::Predictor, Self::Transformer, Self::Explainer];
 
     /// Name of the component, as in `spec` and in the names of objects.

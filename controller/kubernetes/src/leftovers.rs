@@ -9,7 +9,7 @@ const CONDITIONS: &str = "conditions";
 /// Annotations that other controllers keep in a status, and that Weir leaves alone.
 const ANNOTATIONS: &str = "annotations";
 
-/// Conditions that KServe sets and Weir does not.
+/// Conditions that KServe sets and Weir does not, or only for a service with that component.
 const OF_KSERVE: [&str; 11] = [
     "ExplainerConfigurationReady",
     "ExplainerReady",
@@ -31,7 +31,7 @@ pub(crate) fn removal(stored: &Value, applied: &Value) -> Option<Value> {
     for (name, value) in stored {
         let change = match (&**name, applied.get(name)) {
             (ANNOTATIONS, _) => None,
-            (CONDITIONS, _) => without_kserves(value),
+            (CONDITIONS, own) => without_kserves(value, own),
             (_, Some(own)) => self::removal(value, own),
             (_, None) => Some(Value::Null).filter(|_| !value.is_null()),
         };
@@ -40,12 +40,14 @@ pub(crate) fn removal(stored: &Value, applied: &Value) -> Option<Value> {
     (!removal.is_empty()).then_some(Value::Object(removal))
 }
 
-/// Returns the conditions without KServe's; None if there are none of KServe's.
-fn without_kserves(conditions: &Value) -> Option<Value> {
+/// Returns the conditions without KServe's; None if there are none of KServe's. Conditions that Weir has applied stay.
+fn without_kserves(conditions: &Value, applied: Option<&Value>) -> Option<Value> {
     let conditions = conditions.as_array()?;
+    let own: Vec<_> = applied.and_then(Value::as_array).into_iter().flatten().collect();
     let is_kserves = |one: &&Value| {
         let kind = one["type"].as_str();
-        kind.is_some_and(|kind| OF_KSERVE.contains(&kind))
+        let is_own = own.iter().any(|own| own["type"] == one["type"]);
+        !is_own && kind.is_some_and(|kind| OF_KSERVE.contains(&kind))
     };
     let (left, kept): (Vec<_>, Vec<_>) = conditions.iter().partition(is_kserves);
     (!left.is_empty()).then(|| kept.into_iter().cloned().collect())

@@ -132,7 +132,7 @@ impl Source for KubernetesSource {
     }
 
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
-        let status = self.statuses.lock().load(service);
+        let status = self.statuses.lock().load(&service.whole());
         Ok(Stored { history: self.histories.load(service).await?, status: Arc::new(status) })
     }
 
@@ -184,7 +184,7 @@ impl Source for KubernetesSource {
     }
 
     async fn propagation(&self, service: &ServiceName, uid: Option<&str>) -> Result<Propagation, ControllerError> {
-        let is_orphaned = self.orphans.lock().contains(service, uid)
+        let is_orphaned = self.orphans.lock().contains(&service.whole(), uid)
             // This process has no record if another controller led when the service was deleted, or if none did, so the
             // stored history is checked for owner references.
             || self.histories.is_orphaned(service).await?;

@@ -12,7 +12,8 @@ pub(super) type CreationTimes = BTreeMap<ServiceName, u64>;
 /// Returns the creation times of all declared services.
 pub(super) fn of(declaration: &Declaration) -> CreationTimes {
     let services = declaration.services.iter();
-    let times = services.filter_map(|(name, declared)| Some((name.clone(), created(declared)?)));
+    let predictors = services.filter(|(name, _)| **name == name.whole());
+    let times = predictors.filter_map(|(name, declared)| Some((name.clone(), created(declared)?)));
     times.collect()
 }
 

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use weir_cluster::ServiceName;
-use weir_crds::{Manifest, Object};
+use weir_crds::{Incomplete, Manifest, Object};
 
 use super::collect::{self, Collected, Origins};
 use super::creation_times::CreationTimes;
@@ -17,11 +17,11 @@ use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
 use super::model_stamps::StampedModels;
 use super::object_errors::service_name;
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, DeclaredService};
 use crate::error::ControllerError;
 use crate::runtimes::Runtimes;
 use crate::service::Service;
-use crate::validate::{Platform, validate};
+use crate::validate::Platform;
 
 /// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];
@@ -172,11 +172,17 @@ fn incomplete_errors(files: &BTreeMap<PathBuf, ManifestFile>, runtimes: &Runtime
     let all = files.values().flat_map(|file| file.incomplete.iter().map(move |incomplete| (file, incomplete)));
     let each = all.filter_map(|(file, incomplete)| {
         let service = collect::service(&file.folder, &incomplete.manifest)?;
-        let validated = validate(&service, runtimes, platform);
-        let errors = validated.err()?.list.into_iter().filter(|error| !incomplete.is_unsure(&error.field));
-        Some(errors.map(|error| service.located(&error.field, &error.message)).collect::<Vec<_>>())
+        let components = DeclaredService::all(&Arc::new(service), runtimes, platform);
+        Some(components.iter().flat_map(|declared| sure_errors(declared, incomplete)).collect::<Vec<_>>())
     });
     each.flatten().collect()
+}
+
+/// Returns the errors of a component in the fields that could be read.
+fn sure_errors(declared: &DeclaredService, incomplete: &Incomplete) -> Vec<String> {
+    let errors = declared.validation.as_ref().err().into_iter().flat_map(|errors| &errors.list);
+    let sure = errors.filter(|error| !incomplete.is_unsure(&error.field));
+    sure.map(|error| declared.service.located(&error.field, &error.message)).collect()
 }
 
 /// Returns `path` itself if it is a file, otherwise the manifests in this directory, sorted by name. Subdirectories are

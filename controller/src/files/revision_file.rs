@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weir_cluster::{Identity, PodTemplate, RevisionName, ServiceName};
+use weir_cluster::{ComponentKind, Identity, PodTemplate, RevisionName, ServiceName};
 
 use super::creation_times::CreationTimes;
 use super::stored_rollout::StoredRollout;
@@ -144,10 +144,15 @@ impl RevisionNumbers {
     }
 }
 
-/// Parses the name of a service in the file, `NAMESPACE/NAME`.
+/// Parses the name of a service in the file, `NAMESPACE/NAME` or `NAMESPACE/NAME/COMPONENT`.
 fn service_name(text: &str) -> Option<ServiceName> {
     let (namespace, name) = text.split_once('/')?;
-    ServiceName::new(namespace, name).ok()
+    match name.split_once('/') {
+        Some((name, component)) => {
+            ServiceName::new(namespace, name).ok()?.of_component(ComponentKind::named(component)?).ok()
+        }
+        None => ServiceName::new(namespace, name).ok(),
+    }
 }
 
 /// Returns the record of a revision whose hash alone is known.

@@ -22,6 +22,7 @@ pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, Cl
         mirror: mirror(validated, shares),
         control: exposure.control,
         openai: exposure.openai,
+        entrance: exposure.entrance,
     })
 }
 

@@ -11,6 +11,7 @@ use weir_cluster::ServiceName;
 
 use super::Controller;
 use super::clock::Clock;
+use super::composed_statuses::ComposedStatuses;
 use super::deadline::in_time_for_all;
 use super::metrics::ReadyCounts;
 use super::observed::{ConflictCache, Observed};
@@ -50,7 +51,11 @@ impl<'a> Leader<'a> {
             source: controller.source.clone(),
         };
         Self {
-            access: Access { source: controller.source.clone(), cluster: controller.cluster.clone() },
+            access: Access {
+                source: controller.source.clone(),
+                cluster: controller.cluster.clone(),
+                statuses: ComposedStatuses::default(),
+            },
             controller,
             watches,
             clock: Clock::start(),

@@ -1,15 +1,15 @@
 //! Publishing status and events of a service.
 
-use std::sync::Arc;
-
 use weir_cluster::{FailureReason, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
+use super::composed_statuses::Published;
 use super::deadline::in_time;
 use super::kept_status::KeptStatus;
 use super::observed::Observed;
 use super::state::ServiceState;
+use super::work::Access;
 use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::event::{Event, EventType, Subject};
@@ -19,7 +19,7 @@ use crate::status::{ROLLOUT_COMPLETE, StatusInputs, status as computed};
 
 /// Publishes a changed status, and an event if the service's readiness changed.
 pub(super) async fn status(
-    source: &dyn Source,
+    access: &Access,
     observed: &Observed,
     declared: &DeclaredService,
     state: &mut ServiceState,
@@ -30,14 +30,13 @@ pub(super) async fn status(
     if next == before && !is_overwritten {
         return Ok(());
     }
-    let events = [readiness(&before, &next), failed_rollout(&before, &next)];
-    let next = Arc::new(next);
     let service = &declared.service.name;
-    let published = source.publish_status(service, next.clone());
-    in_time("publishing the status", published).await?;
-    state.status = KeptStatus::from(&*next);
-    for event in events.into_iter().flatten() {
-        let published = source.publish_event(service, event);
+    let kept = KeptStatus::from(&next);
+    let published = access.statuses.publish(&*access.source, &observed.declaration, (service, before, next));
+    let Published { before, next } = published.await?;
+    state.status = kept;
+    for event in [readiness(&before, &next), failed_rollout(&before, &next)].into_iter().flatten() {
+        let published = access.source.publish_event(service, event);
         in_time("publishing an event", published).await?;
     }
     Ok(())

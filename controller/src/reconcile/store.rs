@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_cluster::ServiceName;
+use weir_cluster::{ComponentKind, ServiceName};
 
 use super::deadline::in_time;
 use super::kept_status::KeptStatus;
@@ -10,13 +10,21 @@ use super::state::ServiceState;
 use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::source::Source;
+use crate::status::part;
 
-/// Loads the state of a service that is new to this controller.
-pub(super) async fn load(source: &dyn Source, declared: &DeclaredService) -> Result<ServiceState, ControllerError> {
+/// Loads the state of a service that is new to this controller. The stored status is that of all `components`.
+pub(super) async fn load(
+    source: &dyn Source,
+    declared: &DeclaredService,
+    components: &[ComponentKind],
+) -> Result<ServiceState, ControllerError> {
     let service = &declared.service.name;
     let mut stored = in_time("loading the history", source.load(service)).await?;
     if let (Some(history), Some(validated)) = (&mut stored.history, declared.validated()) {
         Arc::make_mut(history).share_templates(validated);
+    }
+    if components.len() > 1 {
+        stored.status = Arc::new(part(service.component(), &stored.status));
     }
     Ok(ServiceState {
         uid: declared.service.metadata().uid.clone(),

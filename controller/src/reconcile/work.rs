@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_cluster::{Apply, FailureReport, ServiceName};
 
 use super::apply;
+use super::composed_statuses::{ComposedStatuses, components};
 use super::deadline::in_time;
 use super::inputs::Inputs;
 use super::observed::Observed;
@@ -25,6 +26,7 @@ use crate::validate::Validated;
 pub(super) struct Access {
     pub(super) source: Arc<dyn Source>,
     pub(super) cluster: Arc<dyn Apply>,
+    pub(super) statuses: ComposedStatuses,
 }
 
 /// Reconciliation of one service.
@@ -54,7 +56,7 @@ impl Task {
             Some(declared) => access.reconcile(&observed, declared, state, turn).await,
             None => {
                 let uid = state.as_ref().and_then(|state| state.uid.clone());
-                (state, access.remove(&service, uid.as_deref()).await)
+                (state, access.end(&observed, &service, uid.as_deref()).await)
             }
         };
         Outcome { service, declared, state, result }
@@ -79,7 +81,7 @@ impl Access {
                 Ok(()) => return (None, Ok(())),
                 Err(error) => return (Some(former), Err(error)),
             },
-            None => match store::load(&*self.source, declared).await {
+            None => match store::load(&*self.source, declared, &components(&observed.declaration, name)).await {
                 Ok(loaded) => Box::new(loaded),
                 Err(error) => return (None, Err(error)),
             },
@@ -94,7 +96,7 @@ impl Access {
             Ok(()) => self.report_failures(observed, name).await,
             failed => failed,
         };
-        let published = publish::status(&*self.source, observed, declared, &mut state).await;
+        let published = publish::status(self, observed, declared, &mut state).await;
         if made.is_err() && state.stored.as_ref() != Some(&state.history) {
             // Another controller may have stored a history, so it is loaded again.
             return (None, made);
@@ -132,6 +134,12 @@ impl Access {
         let revisions = observed.snapshot.revisions_of(service);
         let reports: Vec<_> = revisions.map(|revision| FailureReport::of(revision)).collect();
         in_time("reporting failures", self.cluster.report_failures(&reports)).await
+    }
+
+    /// Ends a component or a service that is no longer declared, and updates the status of what is left.
+    async fn end(&self, observed: &Observed, service: &ServiceName, uid: Option<&str>) -> Result<(), ControllerError> {
+        self.remove(service, uid).await?;
+        self.statuses.remove(&*self.source, &observed.declaration, service).await
     }
 
     /// Ends a service that is no longer declared. If the service was deleted with orphan propagation, its objects are

@@ -1,6 +1,6 @@
 //! Revisions and their traffic for `components` and `canaryStatuses`.
 
-use weir_cluster::{RevisionName, Tag};
+use weir_cluster::{Entrance, RevisionName, Tag};
 use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traffic};
 
 use super::{RevisionState, StatusInputs, model};
@@ -14,15 +14,14 @@ pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> Com
     let newest = rollout.newest();
     let stable = rollout.stable.as_ref();
     let service = &validated.service;
-    let inner = format!(
-        "http://{}-predictor.{}.svc.{}",
-        service.name(),
-        service.namespace(),
-        validated.exposure.cluster_domain
-    );
+    let (name_inside, domain) = (service.component_name(), &validated.exposure.cluster_domain);
+    let inner = format!("http://{name_inside}.{}.svc.{domain}", service.namespace());
     let outer = validated.exposure.tag_domain.as_deref();
-    let outer = outer.and_then(|domain| service.predictor_host(domain).ok());
-    let url = outer.and_then(|host| inputs.url(validated.exposure.scheme, &host));
+    let outer = outer.and_then(|domain| service.component_host(domain).ok());
+    let url = match validated.exposure.entrance {
+        Entrance::Service => outer.and_then(|host| inputs.url(validated.exposure.scheme, &host)),
+        Entrance::Component => Some(inner.clone()),
+    };
     ComponentStatus {
         latest_ready_revision: newest.filter(shown).or(stable.filter(shown)).map(name),
         latest_created_revision: newest.map(name),

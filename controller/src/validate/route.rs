@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_cluster::{Batching, Host, OpenAiApi, Route, Tag};
+use weir_cluster::{Batching, ComponentKind, Entrance, Host, OpenAiApi, Route, Tag};
 use weir_crds::inference_service::Component;
 use weir_crds::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE};
 
@@ -20,11 +20,16 @@ pub(super) fn read(
     errors: &mut ErrorList,
 ) -> Option<Exposure> {
     let component = &context.object.spec.predictor.component;
-    let is_external = !is_cluster_local(context);
+    let entrance = entrance(context);
+    let is_external = entrance == Entrance::Service && !is_cluster_local(context);
     let external = if is_external { external_hosts(context, platform, errors)? } else { Vec::new() };
     let mut hosts = external.clone();
-    let inside = context.service.inside_hosts(&platform.cluster_domain);
+    let inside = match entrance {
+        Entrance::Service => context.service.inside_hosts(&platform.cluster_domain),
+        Entrance::Component => context.service.component_hosts(&platform.cluster_domain),
+    };
     hosts.extend(inside.ok()?);
+    let is_by_model = platform.routes_model_names && entrance == Entrance::Service;
     check_mirror(context, annotations.mirror.as_ref(), errors);
     Some(Exposure {
         external_host: external.first().cloned(),
@@ -32,7 +37,7 @@ pub(super) fn read(
         hosts,
         tag_domain: is_external.then(|| platform.domain.clone()),
         cluster_domain: platform.cluster_domain.clone(),
-        model: platform.routes_model_names.then(|| context.service.name().into()),
+        model: is_by_model.then(|| context.service.name().into()),
         timeout: timeout(component),
         activation_timeout: annotations.activation_timeout.unwrap_or(Route::ACTIVATION_TIMEOUT),
         max_queue: annotations.max_queue.unwrap_or(Route::MAX_QUEUE),
@@ -40,6 +45,7 @@ pub(super) fn read(
         mirror: annotations.mirror.clone(),
         control: annotations.control,
         openai: annotations.openai.unwrap_or_else(|| openai_of_runtime(context)),
+        entrance,
     })
 }
 
@@ -58,14 +64,24 @@ fn openai_of_runtime(context: &Context<'_>) -> OpenAiApi {
     })
 }
 
-/// Returns the hosts for clients outside the cluster: the service's own, then its predictor's.
+/// Returns the requests that the component receives: the transformer, or else the predictor, receives those to the
+/// service. A predictor behind a transformer is reached inside the cluster alone, like an explainer.
+fn entrance(context: &Context<'_>) -> Entrance {
+    match context.service.component() {
+        ComponentKind::Predictor if context.object.spec.transformer.is_none() => Entrance::Service,
+        ComponentKind::Transformer => Entrance::Service,
+        ComponentKind::Predictor | ComponentKind::Explainer => Entrance::Component,
+    }
+}
+
+/// Returns the hosts for clients outside the cluster: the service's own, then its component's.
 fn external_hosts(context: &Context<'_>, platform: &Platform, errors: &mut ErrorList) -> Option<Vec<Host>> {
     let service = context.service;
     match service.host(&platform.domain) {
         Ok(host) => {
-            // The predictor's host may be too long for DNS; its cluster-local host works in any case.
-            let predictor = service.predictor_host(&platform.domain).ok();
-            Some([Some(host), predictor].into_iter().flatten().collect())
+            // The component's host may be too long for DNS; its cluster-local host works in any case.
+            let of_component = service.component_host(&platform.domain).ok();
+            Some([Some(host), of_component].into_iter().flatten().collect())
         }
         Err(error) => {
             let [label, _] = VISIBILITY;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Host, Identity, OpenAiApi, PodTemplate, ReadyCall, ServiceName, Storage,
-    Tag, Workload,
+    Batching, ClusterError, ControlRoutes, Entrance, Host, Identity, OpenAiApi, PodTemplate, ReadyCall, ServiceName,
+    Storage, Tag, Workload,
 };
 
 use super::UrlScheme;
@@ -117,6 +117,8 @@ pub struct Exposure {
     pub control: ControlRoutes,
     /// Support of OpenAI's API by the servers.
     pub openai: OpenAiApi,
+    /// Requests that the component receives beside those to its hosts.
+    pub entrance: Entrance,
 }
 
 /// Hashes of the manifest's part in the pods.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{Component, ModelStorage, StorageUri};
 use crate::{pod, rules};
 
-/// Containers that process requests before and after the predictor. Not supported: a service with a transformer is
-/// refused.
+/// Containers that process requests before and after the predictor. Requests to the service reach the transformer,
+/// which calls the predictor through the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::transformer()))]
@@ -28,7 +28,8 @@ pub struct Transformer {
     pub component: Component,
 }
 
-/// Explanations of the model's responses. Not supported: a service with an explainer is refused.
+/// Explanations of the model's responses. Requests to `/v1/models/{name}:explain` reach the explainer, which calls the
+/// predictor through the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::explainer()))]

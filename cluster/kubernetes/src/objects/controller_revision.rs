@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use weir_cluster::{ClusterError, Identity, RevisionName, ServiceName, Storage};
+use weir_cluster::{ClusterError, ComponentKind, Identity, RevisionName, ServiceName, Storage};
 
 use super::{labels, owners, service_labels};
 use crate::error;
@@ -105,7 +105,12 @@ pub(crate) fn kept(object: &ControllerRevision) -> Result<KeptRevision, Box<dyn 
 
 /// Returns the name of the object that stores the state of a service's rollout.
 pub(crate) fn rollout_name(service: &ServiceName) -> String {
-    format!("{}-rollout", service.name())
+    match service.component() {
+        ComponentKind::Predictor => format!("{}-rollout", service.name()),
+        other @ (ComponentKind::Transformer | ComponentKind::Explainer) => {
+            format!("{}-rollout-{other}", service.name())
+        }
+    }
 }
 
 /// Returns the object that stores the state of a service's rollout. The state is an annotation, because data are

@@ -2,18 +2,26 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
-use weir_cluster::{ClusterError, RevisionName, ServiceName};
+use weir_cluster::{ClusterError, ComponentKind, RevisionName, ServiceName};
 
-use super::{MANAGED_BY, PREDICTOR, REVISION, SERVICE, WEIR};
+use super::{COMPONENT, MANAGED_BY, REVISION, SERVICE, WEIR};
 
 /// API group of InferenceServices.
 pub(crate) const GROUP: &str = "serving.kserve.io";
 /// Kind of the object that owns the objects of a service.
 pub(crate) const OWNER_KIND: &str = "InferenceService";
 
-/// Returns the selector of all objects of a service.
+/// Returns the selector of all objects of a component. Those of a predictor have no label with the component.
 pub(crate) fn selector(service: &ServiceName) -> String {
-    format!("{MANAGED_BY}={WEIR},{SERVICE}={}", service.name())
+    let of_component = match service.component() {
+        ComponentKind::Predictor => {
+            let others = ComponentKind::ALL.iter().filter(|other| **other != ComponentKind::Predictor);
+            let others: Vec<_> = others.map(|other| other.as_str()).collect();
+            format!("{COMPONENT} notin ({})", others.join(","))
+        }
+        other @ (ComponentKind::Transformer | ComponentKind::Explainer) => format!("{COMPONENT}={other}"),
+    };
+    format!("{MANAGED_BY}={WEIR},{SERVICE}={},{of_component}", service.name())
 }
 
 /// Returns the revision that an object's label names.
@@ -35,10 +43,11 @@ pub(crate) fn created(object: &impl Resource) -> u64 {
     created.map_or(0, |time| u64::try_from(time.0.as_second()).unwrap_or(0))
 }
 
-/// Returns the service that an object's label names.
+/// Returns the component of a service that an object's labels name.
 pub(crate) fn service_of(object: &impl Resource) -> Option<ServiceName> {
-    let name = object.labels().get(SERVICE)?;
-    ServiceName::new(&object.namespace()?, name).ok()
+    let labels = object.labels();
+    let component = labels.get(COMPONENT).and_then(|component| ComponentKind::named(component)).unwrap_or_default();
+    ServiceName::new(&object.namespace()?, labels.get(SERVICE)?).ok()?.of_component(component).ok()
 }
 
 /// Returns the services that an object may belong to by its name, whatever its labels say.
@@ -47,9 +56,11 @@ pub(crate) fn may_be_of(object: &impl Resource) -> impl Iterator<Item = ServiceN
     let of_revision = RevisionName::parse(&namespace, &name).ok();
     let of_revision = of_revision.map(|revision| revision.service().clone());
     let alias = ServiceName::new(&namespace, &name).ok();
-    let predictor = name.strip_suffix(PREDICTOR);
-    let predictor = predictor.and_then(|name| ServiceName::new(&namespace, name).ok());
-    of_revision.into_iter().chain(alias).chain(predictor)
+    let of_component = name.rsplit_once('-').and_then(|(name, component)| {
+        let component = ComponentKind::named(component)?;
+        ServiceName::new(&namespace, name).ok()?.of_component(component).ok()
+    });
+    of_revision.into_iter().chain(alias).chain(of_component)
 }
 
 /// Refuses to overwrite an object of another owner. An object without Weir's label is still Weir's if the

@@ -89,7 +89,7 @@ fn the_services_own_alias_comes_last_and_keeps_the_route() {
     let service = workload.revision.service();
     let route = Route::new(service.clone(), Destination::Split(Split::all(workload.revision.clone())));
     let aliases = aliases(service, &route, &Options::default(), None).unwrap();
-    let names = aliases.each_ref().map(|alias| alias.metadata.name.as_deref().unwrap());
+    let names: Vec<_> = aliases.iter().map(|alias| alias.metadata.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["digits-predictor", "digits"]);
     for alias in &aliases {
         let name = alias.spec.as_ref().unwrap().external_name.as_deref();
@@ -105,4 +105,29 @@ fn a_refusal_names_the_kind_and_name_of_a_foreign_object() {
     theirs.metadata.name = Some("digits".to_owned());
     let refused = check_owner(&theirs, &ServiceName::new("vision", "digits").unwrap()).unwrap_err().to_string();
     assert_eq!(refused, r#"vision/digits: the Service "digits" is not Weir's: rename or delete it"#);
+}
+
+#[test]
+fn a_transformers_objects_are_told_apart_from_the_predictors() {
+    let predictor = ServiceName::new("vision", "digits").unwrap();
+    let transformer = predictor.of_component(ComponentKind::Transformer).unwrap();
+    let revision = transformer.revision(1).unwrap();
+    let route = Route::new(transformer.clone(), Destination::Split(Split::all(revision.clone())));
+    let aliases = aliases(&transformer, &route, &Options::default(), None).unwrap();
+    let [alias] = &aliases[..] else { panic!("{} aliases", aliases.len()) };
+    assert_eq!(alias.metadata.name.as_deref(), Some("digits-transformer"));
+    assert!(alias.metadata.annotations.as_ref().unwrap().contains_key(ROUTE));
+    assert_eq!(service_of(alias).as_ref(), Some(&transformer));
+    assert_eq!(labels(&revision)["component"], "transformer");
+    assert_eq!(labels(&predictor.revision(1).unwrap()).get("component"), None);
+    let selectors = [&predictor, &transformer].map(selector);
+    let of_both = "app.kubernetes.io/managed-by=weir,serving.kserve.io/inferenceservice=digits";
+    assert_eq!(selectors[0], format!("{of_both},component notin (transformer,explainer)"));
+    assert_eq!(selectors[1], format!("{of_both},component=transformer"));
+    assert_eq!(
+        (&*rollout_name(&predictor), &*rollout_name(&transformer)),
+        ("digits-rollout", "digits-rollout-transformer")
+    );
+    let may_be: Vec<_> = may_be_of(alias).collect();
+    assert!(may_be.contains(&transformer), "{may_be:?}");
 }

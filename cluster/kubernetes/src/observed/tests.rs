@@ -51,7 +51,7 @@ fn headless() -> Service {
 fn routed(version: u64) -> Service {
     let split = Split::all(workload().revision);
     let route = Route::new(service(), Destination::Split(split));
-    let [_, mut own] = aliases(&service(), &route, &Options::default(), None).unwrap();
+    let mut own = aliases(&service(), &route, &Options::default(), None).unwrap().remove(1);
     own.metadata.resource_version = Some(version.to_string());
     own
 }

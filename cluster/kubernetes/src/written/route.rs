@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, OpenAiApi, RevisionName, Route, ServiceName,
+    Batching, ClusterError, ControlRoutes, Destination, Entrance, Host, Mirror, OpenAiApi, RevisionName, Route, ServiceName,
     Split, Tag, Tagged, Target,
 };
 
@@ -33,6 +33,9 @@ pub(crate) struct WrittenRoute {
     /// Support of OpenAI's API. Routes written by older versions lack it and count as undeclared.
     #[serde(default)]
     openai: WrittenOpenAi,
+    /// Requests that the route receives beside those to its hosts. Routes written by older versions lack it.
+    #[serde(default)]
+    entrance: WrittenEntrance,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,14 @@ enum WrittenOpenAi {
     Undeclared,
     Supported,
     Absent,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenEntrance {
+    #[default]
+    Service,
+    Component,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,6 +123,10 @@ impl WrittenRoute {
                 OpenAiApi::Supported => WrittenOpenAi::Supported,
                 OpenAiApi::Absent => WrittenOpenAi::Absent,
             },
+            entrance: match route.entrance {
+                Entrance::Service => WrittenEntrance::Service,
+                Entrance::Component => WrittenEntrance::Component,
+            },
         }
     }
 
@@ -155,6 +170,10 @@ impl WrittenRoute {
                 WrittenOpenAi::Undeclared => OpenAiApi::Undeclared,
                 WrittenOpenAi::Supported => OpenAiApi::Supported,
                 WrittenOpenAi::Absent => OpenAiApi::Absent,
+            },
+            entrance: match self.entrance {
+                WrittenEntrance::Service => Entrance::Service,
+                WrittenEntrance::Component => Entrance::Component,
             },
             service: service.clone(),
         })

@@ -8,9 +8,10 @@ use weir_cluster::{check_runtime_arguments, image_name};
 
 use super::LaunchSpec;
 use crate::expand::expand;
-use crate::names::{GRPC_PORT, PORT, RUNTIME};
+use crate::names::{GRPC_PORT, PORT, PREDICTOR_HOST, RUNTIME};
 use crate::options::Options;
 use crate::ports::Ports;
+use crate::predictor_addresses::PredictorAddress;
 use crate::probe::ServerKind;
 use crate::storage::ModelFiles;
 
@@ -115,6 +116,8 @@ impl LaunchSpec {
         for (name, port) in [(PORT, ports.http), (GRPC_PORT, ports.grpc)] {
             own.extend(port.map(|port| (name.to_owned(), port.to_string())));
         }
+        let predictor = self.predictor.as_ref().and_then(PredictorAddress::get);
+        own.extend(predictor.map(|address| (PREDICTOR_HOST.to_owned(), address.to_string())));
         for (name, value) in &self.env {
             let value = expand(value, |name| own.get(name).cloned());
             own.insert(name.clone(), value);

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weir_cluster::{ScalingPolicy, ServiceName, Storage};
+use weir_cluster::{ComponentKind, ScalingPolicy, ServiceName, Storage};
 
 use super::command::Invocation;
 use super::*;
@@ -40,6 +40,7 @@ fn options() -> Options {
         fetch: weir_fetch::Limits::default(),
         max_models_bytes: 1 << 30,
         gpu: crate::options::Gpu::Absent,
+        predictors: crate::PredictorAddresses::default(),
         environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]).into(),
     }
 }
@@ -302,4 +303,20 @@ proptest! {
         let expected = if whole { format!("{before}/x{after}") } else { text.clone() };
         prop_assert_eq!(command::relocate(&text, &models), expected);
     }
+}
+
+#[test]
+fn a_transformer_gets_the_address_of_its_predictor() {
+    let options = options();
+    let digits = ServiceName::new("default", "digits").unwrap();
+    let mut workload = workload(container(json!({
+        "command": ["serve", "--port=$(PORT)", "--predictor_host", "$(PREDICTOR_HOST)"],
+        "env": [{ "name": "PREDICTOR_HOST", "value": "$(PREDICTOR_HOST)" }],
+    })));
+    workload.revision = digits.of_component(ComponentKind::Transformer).unwrap().revision(1).unwrap();
+    let spec = LaunchSpec::of(&workload, &options).unwrap();
+    options.predictors.add(digits, ([127, 0, 0, 1], 7).into());
+    let command = spec.invocation(Ports { http: Some(1111), grpc: None });
+    assert_eq!(command.args, ["--port=1111", "--predictor_host", "127.0.0.1:7"]);
+    assert_eq!(command.env["PREDICTOR_HOST"], "127.0.0.1:7");
 }

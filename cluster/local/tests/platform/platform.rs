@@ -80,6 +80,7 @@ pub(crate) fn options(folder: &Path) -> Options {
         fetch: weir_fetch::Limits::default(),
         max_models_bytes: 1 << 30,
         gpu: weir_cluster_local::Gpu::Absent,
+        predictors: weir_cluster_local::PredictorAddresses::default(),
     }
 }
 

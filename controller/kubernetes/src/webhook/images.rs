@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
-use weir_controller::{FieldError, Validated, Variant};
+use weir_controller::{FieldError, Validated, Variant, component_field};
 
 /// Returns an error for each container without an image, at the predictor that has it. A container that lacks an image
 /// in both the service and its runtime is one error.
@@ -28,7 +28,8 @@ pub(super) fn missing_images(validated: &Validated) -> Vec<FieldError> {
         .filter(|(_, name)| known.insert(name.clone()))
         .map(|(path, name)| {
             let message = format!("the container {name} has no image: write one, such as `image: example/server:1`");
-            FieldError::new(format!("{path}.containers[{name}].image"), message)
+            let field = format!("{path}.containers[{name}].image");
+            FieldError::new(component_field(validated.service.component(), field), message)
         })
         .collect()
 }

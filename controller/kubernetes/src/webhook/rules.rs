@@ -6,7 +6,10 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
-use weir_controller::{Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime};
+use weir_controller::{
+    Declaration, DeclaredService, FieldError, KeptObject, Platform, Service, Validated, component_field,
+    validate_runtime,
+};
 
 use super::images::missing_images;
 use super::request::{Checked, Request, Written};
@@ -57,7 +60,6 @@ impl Rules {
             Err(errors) => return Findings::of_errors(errors.list),
         };
         let declaration = self.declaration.borrow().clone();
-        let storage = storage_errors(&object, declaration.runtimes.storage_containers());
         let service = Service {
             name,
             object: KeptObject::Value(object),
@@ -65,12 +67,24 @@ impl Rules {
             claims: None,
             model_stamps: weir_controller::ModelStamps::new(),
         };
-        let findings = match validate(&service, &declaration.runtimes, &self.platform) {
-            Ok(validated) => valid(&validated, &declaration),
-            Err(errors) => Findings::of_errors(errors.list),
-        };
-        findings.with_errors(storage)
+        let components = DeclaredService::all(&Arc::new(service), &declaration.runtimes, &self.platform);
+        components
+            .iter()
+            .fold(Findings::default(), |findings, declared| findings.and(of_component(declared, &declaration)))
     }
+}
+
+/// Returns the findings about one component of a service.
+fn of_component(declared: &DeclaredService, declaration: &Declaration) -> Findings {
+    let component = declared.service.name.component();
+    let storage =
+        storage_errors(&declared.service.object.read(), declaration.runtimes.storage_containers()).into_iter();
+    let storage = storage.map(|error| FieldError { field: component_field(component, error.field), ..error }).collect();
+    let findings = match &declared.validation {
+        Ok(validated) => valid(validated, declaration),
+        Err(errors) => Findings::of_errors(errors.list.iter().cloned()),
+    };
+    findings.with_errors(storage)
 }
 
 fn valid(validated: &Validated, declaration: &Declaration) -> Findings {

@@ -9,7 +9,7 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
         .services
         .values()
         .filter_map(|declared| declared.validated())
-        .filter(|other| other.service != service.service);
+        .filter(|other| other.service.whole() != service.service.whole());
     let (own, canaries) = (&service.exposure.hosts, canary_hosts(service));
     let taken = others.flat_map(|other| {
         let is_older = age(other) < age(service);
@@ -22,7 +22,7 @@ pub(crate) fn taken_hosts(service: &Validated, declaration: &Declaration) -> Vec
             |host: &&Host| (is_older || is_near) && theirs.contains(host) || is_older && of_canaries.contains(host);
         let taken = own.iter().filter(lost).chain(canaries.iter().filter(lost_by_canary));
         let sentences = taken.map(|host| {
-            let holder = &other.service;
+            let holder = other.service.whole();
             format!("metadata.name: host {host} belongs to {holder}: rename one of them")
         });
         sentences.collect::<Vec<_>>()

@@ -44,6 +44,16 @@ impl Findings {
         self
     }
 
+    /// Adds the findings about another component of the service. Those about the whole service are the same, and are
+    /// added once.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        let known: HashSet<_> = self.errors.iter().map(ToString::to_string).collect();
+        self.errors.extend(other.errors.into_iter().filter(|error| !known.contains(&error.to_string())));
+        let known: HashSet<_> = self.warnings.iter().cloned().collect();
+        self.warnings.extend(other.warnings.into_iter().filter(|warning| !known.contains(warning)));
+        self
+    }
+
     /// Adds the fields that have no effect.
     pub(crate) fn with_ignored(mut self, ignored: &[IgnoredField]) -> Self {
         let each = ignored.iter();

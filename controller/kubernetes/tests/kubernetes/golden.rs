@@ -126,8 +126,9 @@ async fn services_of_every_form_match_the_golden_file() {
     for (name, reported) in &mut reported {
         let of_service = |(id, _): &(&String, &String)| {
             let id = id.rsplit(' ').next().unwrap_or_default();
-            let is_revision = id.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with("-predictor-0"));
-            id == name || is_revision
+            let rest = id.strip_prefix(name.as_str()).unwrap_or_default();
+            let of_component = ["-transformer", "-explainer"].iter().any(|component| rest.starts_with(component));
+            id == name || rest.starts_with("-predictor-0") || of_component
         };
         let ids: Vec<_> = made.iter().filter(of_service).map(|(id, _)| id).collect();
         if !ids.is_empty() {
@@ -136,6 +137,11 @@ async fn services_of_every_form_match_the_golden_file() {
         let first = format!("{name}-predictor-00001");
         if let Some(pod) = pods.get(&first) {
             reported["pod"] = pod.clone();
+        }
+        for component in ["transformer", "explainer"] {
+            if let Some(pod) = pods.get(&format!("{name}-{component}-00001")) {
+                reported[format!("pod of the {component}")] = pod.clone();
+            }
         }
     }
     compare("services.made.yaml", &serde_saphyr::to_string(&reported).unwrap());

@@ -5,6 +5,7 @@
 #[path = "../../../../tests/kubernetes/api_server.rs"]
 mod api_server;
 mod chart;
+mod components;
 mod connection;
 mod declared;
 mod drift;

@@ -4,15 +4,17 @@ use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
 
+use crate::objects::COMPONENT;
+
 /// Variable with the name of the service.
 const NAME: &str = "INFERENCE_SERVICE_NAME";
 
-/// Sets KServe's labels of a predictor's pods. They overwrite labels that users set, as in KServe. The label with the
+/// Sets KServe's labels of a component's pods. They overwrite labels that users set, as in KServe. The label with the
 /// service's name is set elsewhere, on all objects.
 pub(super) fn label(metadata: &mut ObjectMeta, service: &ServiceName) {
     let labels = metadata.labels.get_or_insert_default();
-    let app = format!("isvc.{}-predictor", service.name());
-    for (key, value) in [("app", app), ("component", "predictor".to_owned())] {
+    let app = format!("isvc.{}", service.component_name());
+    for (key, value) in [("app", app), (COMPONENT, service.component().to_string())] {
         labels.insert(key.to_owned(), value);
     }
 }
