@@ -106,6 +106,19 @@ mod tests {
     }
 
     #[test]
+    fn a_transformer_has_the_hosts_of_its_service_in_its_own_namespace() {
+        let service = ServiceName::new("team-b", "roll").unwrap();
+        let transformer = service.of_component(crate::ComponentKind::Transformer).unwrap();
+        let mut route = Route::new(transformer, Destination::Nowhere("stopped".into()));
+        let own = ["roll.team-b", "roll-transformer.team-b.svc", "roll-team-b.example.com"];
+        let foreign = ["roll.team-a", "roll-predictor.team-b", "roll-transformer.team-a.svc", "other.team-b"];
+        route.hosts = own.iter().chain(&foreign).map(|text| host(text)).collect();
+        domains().refuse_foreign_hosts(&mut route);
+        assert_eq!(route.hosts, own.map(host));
+        assert_eq!(route.refused_hosts, foreign.map(host));
+    }
+
+    #[test]
     fn a_name_too_long_for_an_outside_host_keeps_its_inside_ones() {
         let namespace = "n".repeat(40);
         let service = ServiceName::new(&namespace, &"s".repeat(40)).unwrap();

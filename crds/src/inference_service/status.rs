@@ -29,7 +29,7 @@ pub struct InferenceServiceStatus {
     /// URL for clients inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// Status by component; Weir sets only `predictor`.
+    /// Status by component: `predictor`, and `transformer` and `explainer` if the service has them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, Box<ComponentStatus>>,
     /// Status of the predictor's model.
