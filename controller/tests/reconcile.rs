@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{
-    Activity, Address, Applied, Apply, ClusterError, Desired, Destination, Directory, Fake, Gateway, Membership,
-    Readiness, Report, RevisionName, Scale, ServiceName, Snapshot,
+    Activity, Address, Applied, Apply, ClusterError, ComponentKind, Desired, Destination, Directory, Fake, Gateway,
+    Membership, Readiness, Report, RevisionName, Scale, ServiceName, Snapshot,
 };
 use weir_controller::files::{Files, Statuses};
 use weir_controller::{Controller, Platform};
@@ -275,6 +275,35 @@ async fn a_service_lives_from_create_to_delete() {
     let revisions =
         world.snapshots.wait_for(|snapshot| snapshot.revisions.values().all(|revision| revision.desired == 0));
     assert!(timeout(SOON, revisions).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_service_is_ready_once_its_transformer_is_too() {
+    let plain = manifest("a", "minReplicas: 1");
+    let composed = format!("{plain}  transformer: {{containers: [{{name: t, image: x}}]}}\n");
+    let mut world = World::start(Readiness::Manual, &composed);
+    world.until_split(&[(1, 100)]).await;
+    world.cluster.put(&digits().revision(1).unwrap(), replica("one")).unwrap();
+    let is_true = |status: &InferenceServiceStatus, kind| {
+        status.condition(kind).is_some_and(|condition| condition.status == ConditionStatus::True)
+    };
+    let status = world.until_status(|status| is_true(status, Condition::PREDICTOR_READY)).await;
+    assert!(!is_ready(&status), "{status:?}");
+
+    let transformer = digits().of_component(ComponentKind::Transformer).unwrap().revision(1).unwrap();
+    let made = world.snapshots.wait_for(|snapshot| snapshot.revision(&transformer).is_some());
+    assert!(timeout(SOON, made).await.is_ok());
+    world.cluster.put(&transformer, replica("two")).unwrap();
+    let status = world.until_status(is_ready).await;
+    assert!(is_true(&status, Condition::TRANSFORMER_READY));
+    assert_eq!(status.components.keys().collect::<Vec<_>>(), ["predictor", "transformer"]);
+
+    world.edit(&plain);
+    let status = world.until_status(|status| status.condition(Condition::TRANSFORMER_READY).is_none()).await;
+    assert!(is_true(&status, Condition::PREDICTOR_READY));
+    assert_eq!(status.components.keys().collect::<Vec<_>>(), ["predictor"]);
+    let ended = |snapshot: &Arc<Snapshot>| snapshot.revision(&transformer).is_none_or(|revision| revision.desired == 0);
+    assert!(timeout(SOON, world.snapshots.wait_for(ended)).await.is_ok());
 }
 
 #[tokio::test]

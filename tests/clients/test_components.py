@@ -19,8 +19,8 @@ from server import BINARY, GOOD, HERE, Server, wait_until
 
 # Two model servers of the SDK start at once, and importing it takes a process five seconds.
 READY_DEADLINE = 120.0
-# The predictor has no replica before the first request.
-ASLEEP = {"autoscaling.knative.dev/initial-scale": "0"}
+# The predictor ends its replica as soon as it gets no requests. The SDK's servers take longer to start.
+ASLEEP = {"autoscaling.knative.dev/scale-to-zero-pod-retention-period": "0s", "autoscaling.knative.dev/window": "6s"}
 ONES = [1.0] * 16
 DOUBLED = [1 + 2 * value for value in range(16)]
 PLAIN = [1 + value for value in range(16)]
@@ -112,13 +112,26 @@ def inputs(kind) -> list:
     return tensors
 
 
+# The SDK answers a gRPC call with tensors of the kind that the predictor's protocol has, and tritonclient reads only raw
+# ones.
+@pytest.mark.parametrize("protocol, client", [("v2", "http"), ("grpc-v2", "http"), ("grpc-v2", "grpc")])
+def test_the_sdks_transformer_calls_by_v2(platform, protocol, client):
+    name = f"sdk-{protocol}"
+    until_ready(platform, name)
+    kind = {"http": http_client, "grpc": grpc_client}[client]
+    with kind.InferenceServerClient(getattr(platform, client)) as connected:
+        answer = connected.infer(name, inputs(kind))
+    assert answer.as_numpy("OUTPUT0").reshape(-1).tolist() == DOUBLED
+
+
 def test_a_transformers_call_wakes_its_predictor(platform):
-    until_serving(platform, "plain-transformer-00001")
-    assert ready_replicas(platform, "plain-predictor-00001") == 0
+    until_ready(platform, "plain")
+    revision = "plain-predictor-00001"
+    wait_until(lambda: ready_replicas(platform, revision) == 0, READY_DEADLINE, "the predictor sleeps")
+    assert rows(platform)["plain"]["ready"] == "True"
     answer = v1(platform, "plain")
     assert (answer["by"], sums(answer)) == ("plain", DOUBLED)
-    assert ready_replicas(platform, "plain-predictor-00001") == 1
-    wait_until(lambda: rows(platform)["plain"]["ready"] == "True", READY_DEADLINE, "the service is ready")
+    assert ready_replicas(platform, revision) == 1
 
 
 def test_the_predictor_is_reached_by_its_own_host(platform):
@@ -166,15 +179,3 @@ def transformers(platform) -> list[int]:
     below = psutil.Process(platform.process.pid).children(recursive=True)
     is_one = lambda words: words[-1:] and "component_worker.py" in " ".join(words) and "plain" in words  # noqa: E731
     return [process.pid for process in below if Path(process.exe()).name != "sh" and is_one(process.cmdline())]
-
-
-# The SDK answers a gRPC call with tensors of the kind that the predictor's protocol has, and tritonclient reads only raw
-# ones.
-@pytest.mark.parametrize("protocol, client", [("v2", "http"), ("grpc-v2", "http"), ("grpc-v2", "grpc")])
-def test_the_sdks_transformer_calls_by_v2(platform, protocol, client):
-    name = f"sdk-{protocol}"
-    until_ready(platform, name)
-    kind = {"http": http_client, "grpc": grpc_client}[client]
-    with kind.InferenceServerClient(getattr(platform, client)) as connected:
-        answer = connected.infer(name, inputs(kind))
-    assert answer.as_numpy("OUTPUT0").reshape(-1).tolist() == DOUBLED

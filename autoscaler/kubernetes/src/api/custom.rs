@@ -103,7 +103,8 @@ fn services(api: &MetricsApi, namespace: &str, name: &str, selectors: &Selectors
         return Ok(vec![service]);
     }
     let mut chosen = Vec::new();
-    for service in api.loads.services(namespace) {
+    // The object has the load of its predictor: other components would be further entries of the same name.
+    for service in api.loads.services(namespace).into_iter().filter(|service| *service == service.whole()) {
         let labels = [(SERVICE.to_owned(), service.name().to_owned())].into();
         if fits(&selectors.label_selector, &labels).map_err(Failure::Malformed)? {
             chosen.push(service);
