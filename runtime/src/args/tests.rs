@@ -186,6 +186,12 @@ fn refused_flags_may_be_switched_off() {
 }
 
 #[test]
+fn torchserves_flags_of_kserves_samples_are_accepted_with_a_note() {
+    let config = config("--disable-token-auth --enable-model-api");
+    assert_eq!(config.notes.len(), 2, "{:?}", config.notes);
+}
+
+#[test]
 fn harmless_flags_are_accepted_with_a_note() {
     let config = config("--cache-config local,size=1048576 --host-policy=gpu_0,numa-node=0");
     assert_eq!(

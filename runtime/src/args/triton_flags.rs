@@ -1,4 +1,4 @@
-//! Triton's flags that have no effect here: ignored with a note in the log, or refused.
+//! Flags of Triton and TorchServe that have no effect here: ignored with a note in the log, or refused.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -13,13 +13,16 @@ const fn flag(name: &'static str, reason: &'static str) -> TritonFlag {
 }
 
 /// Flags ignored with a note: they size things that Weir does not have or sizes by itself.
-const IGNORED: [TritonFlag; 30] = [
+const IGNORED: [TritonFlag; 32] = [
     flag("backend-directory", "backends are built in"),
     flag("buffer-manager-thread-count", "the engine copies on its own threads"),
     flag("cache-config", "there is no response cache"),
     flag("cache-directory", "there is no response cache"),
     flag("cuda-memory-pool-byte-size", "libtorch manages GPU memory"),
     flag("cuda-virtual-address-size", "libtorch manages GPU memory"),
+    // TorchServe's, which KServe's samples give to the format pytorch.
+    flag("disable-token-auth", "no request needs TorchServe's tokens"),
+    flag("enable-model-api", "TorchServe's model API is not served; V2's repository API needs --control-routes"),
     flag("enable-peer-access", "libtorch manages GPU memory"),
     flag("grpc-http2-max-ping-strikes", "the HTTP/2 library counts pings"),
     flag("grpc-http2-max-pings-without-data", "the HTTP/2 library counts pings"),
