@@ -12,6 +12,7 @@
 
 mod annotations;
 mod clock;
+mod component_field;
 mod components;
 mod declaration;
 mod duration;
@@ -34,7 +35,7 @@ mod status;
 mod turns;
 mod validate;
 
-pub use components::component_field;
+pub use component_field::component_field;
 pub use declaration::{Declaration, DeclaredService};
 pub use duration::parse as parse_duration;
 pub use error::ControllerError;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, with_defaults};
 
-use crate::components::{renamed_error, renamed_fields};
+use crate::component_field::{renamed_error, renamed_fields};
 use crate::field_error::{IgnoredField, ValidationErrors};
 use crate::runtimes::Runtimes;
 use crate::service::{ModelStamps, Service};

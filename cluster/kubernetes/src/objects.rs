@@ -45,7 +45,7 @@ pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 /// Label with the full name of the revision.
 pub(crate) const REVISION: &str = "weir.dev/revision";
 
-/// KServe's label with the component. Of Weir's objects, pods and those of components beside the predictor have it.
+/// KServe's label with the component. Pods have it, and the objects of every component beside the predictor.
 pub(crate) const COMPONENT: &str = "component";
 
 /// Annotation with the parts of a workload that are not in its pods.

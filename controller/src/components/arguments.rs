@@ -34,7 +34,7 @@ impl Arguments {
         Self { model_name: service.name().to_owned(), predictor_host, http_port }
     }
 
-    /// Adds arguments and variables to the container that serves. Those that the manifest sets are kept.
+    /// Adds arguments and variables to the container that serves. The manifest's own values are kept.
     pub(super) fn add_to_pod(&self, pod: &mut PodSpec) {
         let named = pod.containers.iter().position(|container| container.name == Workload::CONTAINER);
         if let Some(container) = pod.containers.get_mut(named.unwrap_or(0)) {

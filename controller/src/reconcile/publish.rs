@@ -4,12 +4,11 @@ use weir_cluster::{FailureReason, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::composed_statuses::Published;
+use super::composed_statuses::{ComposedStatuses, Published};
 use super::deadline::in_time;
 use super::kept_status::KeptStatus;
 use super::observed::Observed;
 use super::state::ServiceState;
-use super::work::Access;
 use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::event::{Event, EventType, Subject};
@@ -19,7 +18,8 @@ use crate::status::{ROLLOUT_COMPLETE, StatusInputs, status as computed};
 
 /// Publishes a changed status, and an event if the service's readiness changed.
 pub(super) async fn status(
-    access: &Access,
+    source: &dyn Source,
+    statuses: &ComposedStatuses,
     observed: &Observed,
     declared: &DeclaredService,
     state: &mut ServiceState,
@@ -32,11 +32,11 @@ pub(super) async fn status(
     }
     let service = &declared.service.name;
     let kept = KeptStatus::from(&next);
-    let published = access.statuses.publish(&*access.source, &observed.declaration, (service, before, next));
+    let published = statuses.publish(source, &observed.declaration, (service, before, next));
     let Published { before, next } = published.await?;
     state.status = kept;
     for event in [readiness(&before, &next), failed_rollout(&before, &next)].into_iter().flatten() {
-        let published = access.source.publish_event(service, event);
+        let published = source.publish_event(service, event);
         in_time("publishing an event", published).await?;
     }
     Ok(())

@@ -96,7 +96,7 @@ impl Access {
             Ok(()) => self.report_failures(observed, name).await,
             failed => failed,
         };
-        let published = publish::status(self, observed, declared, &mut state).await;
+        let published = publish::status(&*self.source, &self.statuses, observed, declared, &mut state).await;
         if made.is_err() && state.stored.as_ref() != Some(&state.history) {
             // Another controller may have stored a history, so it is loaded again.
             return (None, made);

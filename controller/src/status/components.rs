@@ -22,8 +22,9 @@ pub(crate) fn merge(statuses: &ComponentStatuses) -> InferenceServiceStatus {
     if let Some(front) = of(ComponentKind::Transformer) {
         merged.url.clone_from(&front.url);
     }
-    let known = || statuses.values().flatten();
-    merged.observed_generation = known().filter_map(|status| status.observed_generation).min();
+    // A generation is observed once every component has observed it.
+    let observed = statuses.values().map(|status| status.as_ref().and_then(|status| status.observed_generation));
+    merged.observed_generation = observed.min().flatten();
     merged.label_selector = merged.label_selector.map(|selector| {
         let predictor = ComponentKind::Predictor;
         format!("{selector},{COMPONENT}={predictor}")
@@ -176,6 +177,8 @@ mod tests {
         let mut without = statuses(True, True);
         without.insert(ComponentKind::Explainer, None);
         assert_eq!(ready(&without), Unknown);
+        assert_eq!(merge(&statuses(True, True)).observed_generation, Some(1));
+        assert_eq!(merge(&without).observed_generation, None);
     }
 
     #[test]

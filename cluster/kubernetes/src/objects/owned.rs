@@ -11,7 +11,7 @@ pub(crate) const GROUP: &str = "serving.kserve.io";
 /// Kind of the object that owns the objects of a service.
 pub(crate) const OWNER_KIND: &str = "InferenceService";
 
-/// Returns the selector of all objects of a component. Those of a predictor have no label with the component.
+/// Returns the selector of all objects of a component. A predictor's objects have no label with the component.
 pub(crate) fn selector(service: &ServiceName) -> String {
     let of_component = match service.component() {
         ComponentKind::Predictor => {

@@ -44,8 +44,8 @@ impl Findings {
         self
     }
 
-    /// Adds the findings about another component of the service. Those about the whole service are the same, and are
-    /// added once.
+    /// Adds the findings about another component of the service. Findings about the whole service are the same,
+    /// and are added once.
     pub(crate) fn and(mut self, other: Self) -> Self {
         let known: HashSet<_> = self.errors.iter().map(ToString::to_string).collect();
         self.errors.extend(other.errors.into_iter().filter(|error| !known.contains(&error.to_string())));
