@@ -46,8 +46,8 @@ pub use relocate::relocate;
 pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report};
 pub use reports::{LatestReports, Reports, replica_loads};
 pub use route::{
-    Batching, Conflict, ControlRoutes, Destination, Domains, Entrance, HostClaim, Mirror, OpenAiApi, Route, Routes, Split,
-    Tagged, Target,
+    Batching, Conflict, ControlRoutes, Destination, Domains, Entrance, HostClaim, Mirror, OpenAiApi, Route, Routes,
+    Split, Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;
 pub use scale::Scale;

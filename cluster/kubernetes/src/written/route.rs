@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Destination, Entrance, Host, Mirror, OpenAiApi, RevisionName, Route, ServiceName,
-    Split, Tag, Tagged, Target,
+    Batching, ClusterError, ControlRoutes, Destination, Entrance, Host, Mirror, OpenAiApi, RevisionName, Route,
+    ServiceName, Split, Tag, Tagged, Target,
 };
 
 use super::read_time;
