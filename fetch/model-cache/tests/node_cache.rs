@@ -137,7 +137,10 @@ impl Node {
 
     fn cache(&self, namespace: &str) -> NodeCache {
         let token = self.folder.path().join(format!("token-{namespace}"));
-        fs::write(&token, format!("token-of-{namespace}\n")).unwrap();
+        // The kubelet replaces a token at once as well: another pod may be reading it.
+        let new = tempfile::NamedTempFile::new_in(self.folder.path()).unwrap();
+        fs::write(new.path(), format!("token-of-{namespace}\n")).unwrap();
+        new.persist(&token).unwrap();
         let notes = self.notes.clone();
         let note = move |text: &str| notes.lock().unwrap().push(text.to_owned());
         NodeCache::new(&format!("http://{}", self.address), &token, note).unwrap()
