@@ -119,13 +119,17 @@ def test_calls_for_one_runtime_are_unimplemented(platform_client, method, argume
         ("GET", "/v2/trace/setting"),
         ("GET", "/v2/logging"),
         ("GET", "/v2/systemsharedmemory/status"),
-        # A call of a language model runtime that names no model in a JSON body.
-        ("POST", "/openai/v1/audio/speech"),
     ],
 )
 def test_calls_for_one_runtime_are_501(platform, method, path):
     reply = platform.call(method, path)
     assert (reply.status, path in reply.error()) == (501, True)
+
+
+def test_a_call_of_openai_that_names_no_model_is_501_in_its_form(platform):
+    reply = platform.call("POST", "/openai/v1/audio/speech")
+    error = reply.json()["error"]
+    assert (reply.status, "/openai/v1/audio/speech" in error["message"], sorted(error)) == (501, True, ["code", "message", "param", "type"])
 
 
 # --- Requests from other machines, from pages of other sites and from other users of the machine are refused.

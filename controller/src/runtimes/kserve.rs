@@ -1,17 +1,19 @@
-//! The formats that KServe's own runtimes take, for advice about models that no installed runtime serves.
+//! Runtimes of other model servers, for advice about models that no installed runtime serves.
 
-/// The ClusterServingRuntimes that KServe's `kserve-cluster-resources.yaml` has for each format.
-const TAKERS: [(&str, &str); 9] = [
-    ("sklearn", "kserve-sklearnserver, kserve-mlserver"),
-    ("xgboost", "kserve-xgbserver, kserve-mlserver"),
-    ("lightgbm", "kserve-lgbserver, kserve-mlserver"),
+/// The ClusterServingRuntime that the value `servingRuntimes.enabled` of Weir's chart installs for each format.
+const OF_CHART: [(&str, &str); 8] = [
+    ("sklearn", "kserve-mlserver"),
+    ("xgboost", "kserve-mlserver"),
+    ("lightgbm", "kserve-mlserver"),
     ("mlflow", "kserve-mlserver"),
-    ("pmml", "kserve-pmmlserver"),
-    ("paddle", "kserve-paddleserver"),
-    ("tensorflow", "kserve-tensorflow-serving, kserve-tritonserver"),
+    ("tensorflow", "kserve-tritonserver"),
     ("tensorrt", "kserve-tritonserver"),
     ("huggingface", "kserve-huggingfaceserver"),
+    ("vllm", "kserve-vllmserver"),
 ];
+
+/// The ClusterServingRuntime that only KServe's `kserve-cluster-resources.yaml` has for each of these formats.
+const OF_KSERVE: [(&str, &str); 2] = [("pmml", "kserve-pmmlserver"), ("paddle", "kserve-paddleserver")];
 
 /// Formats whose models convert to ONNX with skl2onnx or onnxmltools.
 const ESTIMATORS: [&str; 3] = ["sklearn", "xgboost", "lightgbm"];
@@ -24,12 +26,21 @@ pub(super) fn advice(format: &str) -> String {
         "Save a PyTorch model with torch.export.save and declare it as pytorch, or convert another to ONNX and declare \
          it as onnx"
     };
-    match TAKERS.iter().find(|(name, _)| *name == format) {
-        Some((_, takers)) => format!(
-            "{export}. KServe's ClusterServingRuntimes for {format} are {takers}: kubectl apply --server-side -f \
-             kserve-cluster-resources.yaml of a KServe release installs them"
-        ),
-        None => format!("{export}, or add a ServingRuntime for {format}"),
+    let named = |runtimes: &[(&str, &'static str)]| {
+        runtimes.iter().find(|(name, _)| *name == format).map(|(_, runtime)| *runtime)
+    };
+    if let Some(runtime) = named(&OF_CHART) {
+        format!(
+            "{export}. On Kubernetes the ClusterServingRuntime {runtime} takes {format}: the value \
+             servingRuntimes.enabled=true of Weir's chart installs it"
+        )
+    } else if let Some(runtime) = named(&OF_KSERVE) {
+        format!(
+            "{export}. On Kubernetes the ClusterServingRuntime {runtime} takes {format}: kubectl apply --server-side -f \
+             kserve-cluster-resources.yaml of a KServe release installs it"
+        )
+    } else {
+        format!("{export}, or add a ServingRuntime for {format}")
     }
 }
 
@@ -41,9 +52,17 @@ mod tests {
     fn the_runtimes_of_a_known_format_are_named() {
         let text = advice("sklearn");
         assert!(text.starts_with("Convert the model to ONNX with skl2onnx"), "{text}");
-        assert!(text.contains("kserve-sklearnserver, kserve-mlserver: kubectl apply"), "{text}");
-        for (format, _) in TAKERS {
-            assert!(advice(format).contains("kserve-cluster-resources.yaml"), "{format}");
+        assert!(text.contains("kserve-mlserver takes sklearn: the value servingRuntimes.enabled=true"), "{text}");
+        assert!(advice("pmml").contains("kserve-pmmlserver takes pmml: kubectl apply"));
+    }
+
+    #[test]
+    fn the_chart_has_the_runtimes_that_are_named() {
+        let chart = include_str!("../../../charts/weir/templates/serving-runtimes.yaml");
+        for (format, runtime) in OF_CHART {
+            let name = runtime.strip_prefix("kserve-").unwrap();
+            assert!(chart.contains(&format!("{{name: {format}, ")), "{format}");
+            assert!(chart.contains(&format!("\"weir.servingRuntime\" (list $ \"{name}\")")), "{runtime}");
         }
     }
 

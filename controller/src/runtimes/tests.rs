@@ -101,8 +101,8 @@ fn runtimes_of_other_namespaces_and_disabled_ones_are_not_chosen() {
         found,
         "no runtime serves the format pmml over v2; formats that work here: echo, onnx, pytorch, torchscript, triton. Save \
          a PyTorch model with torch.export.save and declare it as pytorch, or convert another to ONNX and declare it as \
-         onnx. KServe's ClusterServingRuntimes for pmml are kserve-pmmlserver: kubectl apply --server-side -f \
-         kserve-cluster-resources.yaml of a KServe release installs them"
+         onnx. On Kubernetes the ClusterServingRuntime kserve-pmmlserver takes pmml: kubectl apply --server-side -f \
+         kserve-cluster-resources.yaml of a KServe release installs it"
     );
 }
 

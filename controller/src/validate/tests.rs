@@ -209,8 +209,8 @@ fn a_format_without_a_runtime_sets_the_failure_reason() {
         errors.list[0].to_string(),
         "spec.predictor.model.modelFormat: no runtime serves the format pmml version 4; formats that work here: echo, onnx, pytorch, torchscript, triton. Save \
          a PyTorch model with torch.export.save and declare it as pytorch, or convert another to ONNX and declare it as \
-         onnx. KServe's ClusterServingRuntimes for pmml are kserve-pmmlserver: kubectl apply --server-side -f \
-         kserve-cluster-resources.yaml of a KServe release installs them"
+         onnx. On Kubernetes the ClusterServingRuntime kserve-pmmlserver takes pmml: kubectl apply --server-side -f \
+         kserve-cluster-resources.yaml of a KServe release installs it"
     );
     assert_eq!(service.located(&errors.list[0].field, "x"), "service.yaml:8:7: spec.predictor.model.modelFormat: x");
 }
