@@ -36,6 +36,27 @@ def files(folder):
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def wait_for(server, url):
+    """Waits until a server that was just started answers at this address."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return urllib.request.urlopen(url).close()
+        except OSError:
+            assert time.monotonic() < deadline and server.poll() is None
+            time.sleep(0.1)
+
+
+def send(request, status, body=b"", headers=None):
+    """Answers a request of `serve`; a HEAD gets no body."""
+    request.send_response(status)
+    for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
+        request.send_header(name, value)
+    request.end_headers()
+    if request.command != "HEAD":
+        request.wfile.write(body)
+
+
 @pytest.fixture(scope="session")
 def moto():
     port = free_port()
@@ -43,14 +64,7 @@ def moto():
         [sys.executable, "-m", "moto.server", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(f"{url}/moto-api/").close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline and server.poll() is None
-            time.sleep(0.1)
+    wait_for(server, f"{url}/moto-api/")
     yield url
     server.kill()
     server.wait()

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import fetch
+from conftest import fetch, send
 from hub import Hub
 from registry import LAYER, Registry, digest, tar
 from test_credentials import secure_server
@@ -22,15 +22,6 @@ from test_interruptions import on_small_disk, ranged
 from test_s3 import refuse
 
 SENTENCES = json.loads(pathlib.Path(__file__).with_name("sentences.json").read_text())
-
-
-def send(request, status, body=b"", headers=None):
-    request.send_response(status)
-    for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-        request.send_header(name, value)
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(body)
 
 
 def shown(uri):

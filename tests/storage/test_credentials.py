@@ -16,21 +16,12 @@ import urllib.request
 
 import pytest
 
-from conftest import WEIR, fetch, files
+from conftest import WEIR, fetch, files, send
 from gcs import Gcs
 from hub import TOKEN, Hub
 from registry import Registry, tar
 
 EXPIRES = "2126-01-01T00:00:00Z"
-
-
-def send(request, status, body=b"", headers=None):
-    request.send_response(status)
-    for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-        request.send_header(name, value)
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(body)
 
 
 def private_bucket(key_id, token=None):

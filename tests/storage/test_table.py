@@ -16,7 +16,7 @@ import zipfile
 
 import pytest
 
-from conftest import fetch, files, free_port
+from conftest import fetch, files, free_port, wait_for
 from gcs import Gcs
 from hub import FILES, NEW, OLD, Hub
 from registry import INDEX, LAYER, Registry, digest, tar
@@ -328,14 +328,7 @@ def distribution(registry, tmp_path_factory):
     }
     (folder / "config.yml").write_text(json.dumps(settings))
     server = subprocess.Popen([program, "serve", str(folder / "config.yml")], env={"OTEL_TRACES_EXPORTER": "none"})
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/").close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline and server.poll() is None
-            time.sleep(0.1)
+    wait_for(server, f"http://127.0.0.1:{port}/v2/")
     push(f"http://127.0.0.1:{port}/v2", registry)
     yield f"127.0.0.1:{port}"
     server.kill()
