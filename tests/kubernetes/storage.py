@@ -10,7 +10,7 @@ from datetime import datetime
 
 from bucket import Bucket, many, secret
 from walk import KIND, NODE, upgrade
-from weir import CLAIM, ROW, expect, kubectl, patch, post, ready_pods, run, service, step, wait_until
+from weir import CLAIM, ROW, expect, is_ready, kubectl, patch, post, ready_pods, run, service, step, wait_until
 
 # Directory of the node's cache, as the node and as this process see it.
 NODE_CACHE, CACHE = "/run/weir/volumes/model-cache", CLAIM.parent / "model-cache"
@@ -58,9 +58,12 @@ def received(what, bytes_by_key):
 
 
 def stages(name):
-    """Prints the seconds from the newest pod's creation to the stages of its start; Kubernetes records whole seconds."""
+    """Prints the seconds from the newest pod's creation to the stages of its start; Kubernetes records whole seconds. The
+    gateway may find a pod ready before the kubelet does."""
     found = json.loads(kubectl("get", "pods", "-l", f"serving.kserve.io/inferenceservice={name}", "-o", "json"))["items"]
     pod = max(found, key=lambda pod: pod["metadata"]["creationTimestamp"])
+    wait_until("the kubelet's word that it is ready", 30, lambda: is_ready(pod["metadata"]["name"]))
+    pod = json.loads(kubectl("get", "pod", pod["metadata"]["name"], "-o", "json"))
     begun = seconds(pod["metadata"]["creationTimestamp"])
     fetched = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
     ready = {part["type"]: seconds(part["lastTransitionTime"]) for part in pod["status"]["conditions"]}
