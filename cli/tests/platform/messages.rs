@@ -170,12 +170,11 @@ fn an_unreachable_download_host_is_named_while_it_is_retried() {
     let weir = Weir::up(&file, folder.path(), &["--runtime", "/bin/true"]);
     let service = weir.wait_for("the failure", |service| {
         let failure = service["revisions"][0]["failure"].as_str();
-        failure.is_some_and(|failure| failure.contains("(last tried at "))
+        service["ready"] == "False" && failure.is_some_and(|failure| failure.contains("(last tried at "))
     });
     let failure = service["revisions"][0]["failure"].as_str().unwrap();
     let expected = format!("{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused");
     assert!(failure.starts_with("StorageFailed: ") && failure.contains(&expected), "{failure}");
-    assert_eq!(service["ready"], "False", "{service:#}");
     let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     wait_until("the table", || table().contains("cannot be reached"), table);
 }
