@@ -29,13 +29,13 @@ build: prerequisites libtorch ## Build target/release/weir and target/release/we
 PROFILE ?= dist
 
 image: prerequisites libtorch ## Build images in target/images/; PROFILE=release builds faster, CUDA=1 adds the runtime for GPUs.
-	$(CARGO) build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins,-p weir-cli -p weir-runtime-torch)
+	$(CARGO) build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins --tests,-p weir-cli -p weir-runtime-torch)
 	$(PYTHON) -B images/build.py --programs target/$(PROFILE:dev=debug) $(if $(CUDA),--cuda) $(if $(filter trees,$(ONLY)),--trees)
 
 up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… serves status and metrics.
 	@target/release/weir up -f examples/digits $(addprefix --port ,$(PORT)) $(addprefix --admin-port ,$(ADMIN_PORT))
 
-test: lint test-unit test-platform test-kube ## Run all tests that need neither a GPU nor real pods. CI runs this.
+test: lint test-unit test-platform test-kube test-pods ## Run all tests that need no GPU. CI runs this; the short walk on real pods needs root.
 
 # Each command below builds the whole workspace. Building only some crates would enable other features of their
 # dependencies, and compile these again.
@@ -51,13 +51,13 @@ test-platform: prerequisites libtorch tools clients ## Run the tests with real p
 test-kube: prerequisites libtorch tools ## Test with a real API server, scheduler and controllers, and simulated GPU nodes; needs no root.
 	@CARGO=$(CARGO) tests/kubernetes/test-kube.sh
 
-# Not part of `test`, because building KEDA takes as long as building all other Go programs together.
+# This is not part of `test`, because building KEDA takes as long as building all other Go programs together.
 test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales services, two minutes; the first run builds KEDA: see tests/kubernetes.
 	tests/kubernetes/keda/build.sh >/dev/null
-	$(CARGO) build --workspace --bins
+	$(CARGO) build --workspace --bins --tests
 	$(BED)/with-control-plane.sh $(PYTHON) -B tests/kubernetes/keda.py
 
-test-pods: ## Walk a service through a real one-node Kubernetes in two minutes; needs root on Linux, otherwise skipped.
+test-pods: ## Walk a service through a real one-node Kubernetes in a minute; needs root on Linux, otherwise skipped.
 	@PROFILE=dev tests/kubernetes/test-cluster.sh short
 
 test-cluster: ## Test on a real one-node Kubernetes with real pods; needs root on Linux, otherwise skipped.
