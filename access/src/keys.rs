@@ -1,0 +1,129 @@
+//! The table of all API keys.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::caller::Caller;
+use crate::key::{KeyDigest, KeyId};
+
+/// All API keys, by id. A key takes about 60 bytes; keys of one client share its name.
+#[derive(Default)]
+pub struct Keys {
+    by_id: HashMap<KeyId, StoredKey>,
+    /// Callers that keys have in common.
+    callers: HashSet<Arc<Caller>>,
+}
+
+struct StoredKey {
+    digest: KeyDigest,
+    /// Seconds since 1970 from which the key is refused; `u64::MAX` for a key that does not expire.
+    expires: u64,
+    caller: Arc<Caller>,
+}
+
+/// Reason why a key is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The text has not the form of a key.
+    #[error("it is no key")]
+    Malformed,
+    /// No key has this id: it was revoked, or never existed.
+    #[error("no key has its id")]
+    Unknown,
+    /// The id exists, and the secret is another one.
+    #[error("its secret is wrong")]
+    WrongSecret,
+    /// The key expired. The client is known, because the secret is right.
+    #[error("it expired")]
+    Expired(Arc<Caller>),
+}
+
+impl Keys {
+    /// Adds a key, which is refused from `expires` on, in seconds since 1970. Returns false if its id exists already.
+    pub fn add(&mut self, id: KeyId, digest: KeyDigest, expires: Option<u64>, caller: Caller) -> bool {
+        if self.by_id.contains_key(&id) {
+            return false;
+        }
+        let caller = match self.callers.get(&caller) {
+            Some(shared) => Arc::clone(shared),
+            None => {
+                let shared = Arc::new(caller);
+                self.callers.insert(Arc::clone(&shared));
+                shared
+            }
+        };
+        self.by_id.insert(id, StoredKey { digest, expires: expires.unwrap_or(u64::MAX), caller });
+        true
+    }
+
+    /// Returns the caller that has this key; `now` is the time in seconds since 1970.
+    ///
+    /// # Errors
+    /// A [`KeyError`] for text that is no valid key at this time.
+    pub fn caller(&self, text: &str, now: u64) -> Result<&Arc<Caller>, KeyError> {
+        let id = KeyId::in_key(text).ok_or(KeyError::Malformed)?;
+        // The id is no secret, so the time may show that it exists.
+        let stored = self.by_id.get(&id).ok_or(KeyError::Unknown)?;
+        if !stored.digest.is(&KeyDigest::of(text)) {
+            return Err(KeyError::WrongSecret);
+        }
+        if now >= stored.expires {
+            return Err(KeyError::Expired(Arc::clone(&stored.caller)));
+        }
+        Ok(&stored.caller)
+    }
+
+    /// Iterates over the clients of all keys; a name may occur more than once.
+    pub fn client_names(&self) -> impl Iterator<Item = &str> {
+        self.callers.iter().filter_map(|caller| caller.client()).map(|name| &**name)
+    }
+
+    /// Returns the number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Returns true if there are no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::NewKey;
+    use crate::operation::Operations;
+
+    #[test]
+    fn a_key_is_valid_until_it_expires() {
+        let key = NewKey::from_random([1; NewKey::RANDOM]);
+        let caller = Caller::named("a".into(), Vec::new(), Operations::ALL);
+        let mut keys = Keys::default();
+        assert!(keys.add(key.id, key.digest, Some(100), caller.clone()));
+        assert!(!keys.add(key.id, key.digest, None, caller.clone()));
+        assert_eq!(keys.caller(&key.text, 99).map(|caller| &**caller), Ok(&caller));
+        assert_eq!(keys.caller(&key.text, 100), Err(KeyError::Expired(Arc::new(caller))));
+        let wrong = key.text.replace("_0101010101010101_01", "_0101010101010101_02");
+        assert_eq!(keys.caller(&wrong, 0), Err(KeyError::WrongSecret));
+        let other = NewKey::from_random([2; NewKey::RANDOM]);
+        assert_eq!(keys.caller(&other.text, 0), Err(KeyError::Unknown));
+        assert_eq!(keys.caller("Bearer", 0), Err(KeyError::Malformed));
+    }
+
+    #[test]
+    fn an_entry_is_small_enough_for_a_hundred_thousand_keys() {
+        // A table has up to twice the slots that it needs, each with a byte more.
+        let slot = size_of::<(KeyId, StoredKey)>() + 1;
+        assert!(2 * 100_000 * slot <= 20 << 20, "{slot} bytes");
+    }
+}

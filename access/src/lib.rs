@@ -1,0 +1,34 @@
+//! Access control of a gateway: API keys, rules, and the decision about one request. The crate has no IO and no clock.
+//!
+//! A request may do what some rule allows its caller; there are no rules that deny. Rules are those of the access files,
+//! for all services, and those of a service's own annotation, for that service alone.
+
+mod caller;
+mod document;
+mod key;
+mod keys;
+mod operation;
+mod pattern;
+mod policy;
+mod rule;
+mod rules;
+
+pub use caller::Caller;
+pub use document::{AccessDocument, WrittenKey};
+pub use key::{KeyDigest, KeyId, NewKey};
+pub use keys::{KeyError, Keys};
+pub use operation::{Operation, Operations};
+pub use policy::{Policy, PolicyError, Problem};
+pub use rule::{Rule, RuleError};
+pub use rules::{Grant, Rules, ServiceId, ServiceRules, Verdict};
+
+/// Longest name of a client, in bytes. ServiceAccounts of Kubernetes have up to 150.
+pub const MAX_NAME: usize = 253;
+
+/// Returns true for a name of a client that fits a header, a log line and a metric label: 1 to [`MAX_NAME`] visible
+/// ASCII characters, without quotes, commas and the `*` of patterns.
+#[must_use]
+pub fn is_client_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b',' | b'*');
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_allowed)
+}

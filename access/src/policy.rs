@@ -1,0 +1,121 @@
+//! Keys and rules of all access files.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::caller::Caller;
+use crate::document::{AccessDocument, WrittenKey};
+use crate::key::{KeyDigest, KeyId};
+use crate::keys::Keys;
+use crate::operation::Operations;
+use crate::rule::RuleError;
+use crate::rules::Rules;
+
+/// Keys and rules of all access files.
+#[derive(Debug, Default)]
+pub struct Policy {
+    /// All API keys.
+    pub keys: Keys,
+    /// All rules.
+    pub rules: Rules,
+}
+
+/// An error in an access file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    /// Index of the file, from 0.
+    pub document: usize,
+    /// Path of the field, such as `keys[0].sha256`.
+    pub field: String,
+    /// The error, as a clause.
+    pub problem: Problem,
+}
+
+/// Kind of an error in an access file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// An id that no key can have.
+    #[error("expected 16 hexadecimal digits, as `weir key create` writes")]
+    Id,
+    /// An id that another key has.
+    #[error("another key has this id")]
+    DuplicateId,
+    /// A digest that is not one of SHA-256.
+    #[error("expected 64 hexadecimal digits, the SHA-256 of the key")]
+    Digest,
+    /// A name that no client can have.
+    #[error("expected 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`")]
+    Client,
+    /// A time that is not written as in RFC 3339.
+    #[error("expected a time such as 2027-01-31T00:00:00Z")]
+    Time,
+    /// An error in a rule.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+impl Policy {
+    /// Combines the content of all access files.
+    ///
+    /// # Errors
+    /// Every error of every file.
+    pub fn of(documents: &[AccessDocument]) -> Result<Self, Vec<PolicyError>> {
+        let (mut keys, mut names, mut errors) = (Keys::default(), Names::default(), Vec::new());
+        let mut rules = Vec::new();
+        for (document, content) in documents.iter().enumerate() {
+            let mut report = |field: String, problem| errors.push(PolicyError { document, field, problem });
+            for (at, written) in content.keys.iter().enumerate() {
+                if let Err((field, problem)) = add(&mut keys, &mut names, written) {
+                    report(format!("keys[{at}].{field}"), problem);
+                }
+            }
+            for (at, rule) in content.rules.iter().enumerate() {
+                if let Err((field, error)) = rule.check() {
+                    report(below(&format!("rules[{at}]"), &field), error.into());
+                }
+            }
+            rules.extend(content.rules.iter().cloned());
+        }
+        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules) }) } else { Err(errors) }
+    }
+
+    /// Iterates over the clients that keys and rules name; a name may occur more than once.
+    pub fn client_names(&self) -> impl Iterator<Item = &str> {
+        self.keys.client_names().chain(self.rules.client_names())
+    }
+}
+
+/// Names that keys have in common, each stored once.
+type Names = HashMap<String, Arc<str>>;
+
+fn add(keys: &mut Keys, names: &mut Names, written: &WrittenKey) -> Result<(), (&'static str, Problem)> {
+    let id: KeyId = written.id.parse().map_err(|()| ("id", Problem::Id))?;
+    let digest: KeyDigest = written.sha256.parse().map_err(|()| ("sha256", Problem::Digest))?;
+    if !crate::is_client_name(&written.client) {
+        return Err(("client", Problem::Client));
+    }
+    let expires = written.expires.as_deref().map(seconds).transpose().map_err(|problem| ("expires", problem))?;
+    let mut name = |text: &String| Arc::clone(names.entry(text.clone()).or_insert_with(|| text.as_str().into()));
+    let scopes = match &written.scopes[..] {
+        [] => Operations::ALL,
+        some => some.iter().copied().collect(),
+    };
+    let caller = Caller::named(name(&written.client), written.roles.iter().map(&mut name).collect(), scopes);
+    if keys.add(id, digest, expires, caller) { Ok(()) } else { Err(("id", Problem::DuplicateId)) }
+}
+
+/// Returns a time in seconds since 1970; a time before that counts as 0.
+fn seconds(text: &str) -> Result<u64, Problem> {
+    let time: Timestamp = text.parse().map_err(|_| Problem::Time)?;
+    Ok(u64::try_from(time.as_second()).unwrap_or(0))
+}
+
+/// Returns the path of a field below another one.
+pub(crate) fn below(path: &str, field: &str) -> String {
+    if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") }
+}

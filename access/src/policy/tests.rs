@@ -1,0 +1,47 @@
+use super::*;
+use crate::rule::Rule;
+
+fn key(id: &str) -> WrittenKey {
+    WrittenKey {
+        id: id.to_owned(),
+        client: "team-a".to_owned(),
+        sha256: "0".repeat(64),
+        expires: None,
+        scopes: Vec::new(),
+        roles: Vec::new(),
+    }
+}
+
+#[test]
+fn every_error_of_every_file_is_reported() {
+    let good = key("0123456789abcdef");
+    let expired = WrittenKey { expires: Some("tomorrow".to_owned()), ..key("0000000000000001") };
+    let nameless = WrittenKey { client: "a b".to_owned(), ..key("0000000000000002") };
+    let short = WrittenKey { sha256: "00".to_owned(), ..key("0000000000000003") };
+    let rule = Rule { clients: vec!["a".to_owned()], services: vec!["digits".to_owned()], ..Rule::default() };
+    let first = AccessDocument { keys: vec![good.clone(), key("x"), expired], rules: Vec::new() };
+    let second = AccessDocument { keys: vec![nameless, short, good], rules: vec![rule, Rule::default()] };
+    let errors = Policy::of(&[first, second]).unwrap_err();
+    let found: Vec<_> = errors.iter().map(|error| (error.document, &*error.field, error.problem)).collect();
+    let expected = [
+        (0, "keys[1].id", Problem::Id),
+        (0, "keys[2].expires", Problem::Time),
+        (1, "keys[0].client", Problem::Client),
+        (1, "keys[1].sha256", Problem::Digest),
+        (1, "keys[2].id", Problem::DuplicateId),
+        (1, "rules[0].services[0]", Problem::Rule(RuleError::Service)),
+        (1, "rules[1]", Problem::Rule(RuleError::NoCaller)),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn files_add_up() {
+    let rule = Rule { anyone: true, services: vec!["*".to_owned()], ..Rule::default() };
+    let keys = AccessDocument { keys: vec![key("0000000000000001")], rules: Vec::new() };
+    let rules = AccessDocument { keys: Vec::new(), rules: vec![rule] };
+    let policy = Policy::of(&[keys, rules]).unwrap();
+    assert_eq!(policy.keys.len(), 1);
+    assert!(policy.rules.admit_anyone());
+    assert_eq!(policy.client_names().collect::<Vec<_>>(), ["team-a"]);
+}
