@@ -1,6 +1,7 @@
 //! Reads manifests, and reports every error with its position.
 
 mod against_schema;
+mod document;
 mod kind;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
 use crate::spans::{Spans, field_path};
 use crate::storage_container::StorageContainer;
 use crate::yaml::{self, Content, Node, Syntax};
+pub use document::{Document, read_document};
 use kind::Kind;
 
 /// An object and the positions of its fields.

@@ -3,7 +3,7 @@
 mod compose;
 mod scalar;
 
-pub(crate) use compose::{Syntax, documents};
+pub(crate) use compose::{Document, Syntax, documents};
 pub(crate) use scalar::{Scalar, Value};
 
 use crate::diagnostic::Position;

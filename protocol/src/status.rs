@@ -15,6 +15,8 @@ pub enum Code {
     TooLarge,
     /// The thing to be created already exists.
     AlreadyExists,
+    /// The caller sent no valid key or token, and the request needs one.
+    Unauthenticated,
     /// The interface requires a key that the caller did not send.
     Restricted,
     /// The interface is closed to this caller, whatever key it has.
@@ -56,12 +58,13 @@ pub trait Coded: std::error::Error {
 
 impl Code {
     /// All codes, each exactly once.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidArgument,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::TooLarge,
         Self::AlreadyExists,
+        Self::Unauthenticated,
         Self::Restricted,
         Self::Forbidden,
         Self::Unavailable,
@@ -83,6 +86,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Restricted | Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
@@ -103,6 +107,7 @@ impl Code {
             Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => tonic::Code::Unimplemented,
             Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
             Self::AlreadyExists => tonic::Code::AlreadyExists,
+            Self::Unauthenticated => tonic::Code::Unauthenticated,
             Self::Restricted | Self::Unavailable => tonic::Code::Unavailable,
             Self::Forbidden => tonic::Code::PermissionDenied,
             Self::DeadlineExceeded => tonic::Code::DeadlineExceeded,
@@ -122,7 +127,7 @@ impl Code {
             tonic::Code::NotFound => Some(Self::NotFound),
             tonic::Code::AlreadyExists => Some(Self::AlreadyExists),
             tonic::Code::PermissionDenied => Some(Self::Forbidden),
-            tonic::Code::Unauthenticated => Some(Self::Restricted),
+            tonic::Code::Unauthenticated => Some(Self::Unauthenticated),
             tonic::Code::Unavailable => Some(Self::Unavailable),
             tonic::Code::ResourceExhausted => Some(Self::Overloaded),
             tonic::Code::DeadlineExceeded => Some(Self::DeadlineExceeded),
@@ -138,7 +143,8 @@ impl Code {
     #[must_use]
     pub fn of_http(status: StatusCode) -> Option<Self> {
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Self::Restricted),
+            StatusCode::UNAUTHORIZED => Some(Self::Unauthenticated),
+            StatusCode::FORBIDDEN => Some(Self::Restricted),
             StatusCode::NOT_FOUND => Some(Self::NotFound),
             StatusCode::METHOD_NOT_ALLOWED => Some(Self::MethodNotAllowed),
             StatusCode::CONFLICT => Some(Self::AlreadyExists),
@@ -164,6 +170,7 @@ impl Code {
             | Self::MethodNotAllowed
             | Self::TooLarge
             | Self::AlreadyExists
+            | Self::Unauthenticated
             | Self::Restricted
             | Self::Forbidden
             | Self::TooSlow
@@ -184,6 +191,7 @@ impl Code {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::TooLarge => "too_large",
             Self::AlreadyExists => "already_exists",
+            Self::Unauthenticated => "unauthenticated",
             Self::Restricted => "restricted",
             Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",

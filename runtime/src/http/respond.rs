@@ -84,6 +84,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
         | Code::MethodNotAllowed
         | Code::TooLarge
         | Code::AlreadyExists
+        | Code::Unauthenticated
         | Code::Restricted
         | Code::Forbidden
         | Code::Unavailable
