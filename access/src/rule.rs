@@ -11,6 +11,13 @@ use crate::rules::ServiceId;
 /// Pattern that matches every service.
 const EVERY_SERVICE: &str = "*";
 
+/// Most rules of an annotation. Each request to the service may compare with all of them, in a gateway that other
+/// services share.
+pub(crate) const MAX_RULES: usize = 64;
+
+/// Most clients and roles in a rule of an annotation, for the same reason.
+const MAX_NAMES: usize = 64;
+
 /// A rule: the callers that it names may do its operations at its services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -47,6 +54,12 @@ pub enum RuleError {
     /// A name with a `*` that is not its last character, an empty name, or one that is too long.
     #[error("a name has 1 to 253 characters, and `*` only at its end")]
     Pattern,
+    /// A rule of an annotation with too many names.
+    #[error("more than {} names", MAX_NAMES)]
+    TooManyNames,
+    /// An annotation with too many rules.
+    #[error("more than {} rules", MAX_RULES)]
+    TooManyRules,
     /// A service without a namespace.
     #[error("a service is NAMESPACE/NAME, each with an optional final `*`, or `*` for all")]
     Service,
@@ -75,6 +88,9 @@ impl Rule {
     /// The first [`RuleError`] of the rule, with the path of its field.
     pub fn check_of_service(&self) -> Result<(), (String, RuleError)> {
         self.check_callers()?;
+        if self.clients.len() + self.roles.len() > MAX_NAMES {
+            return Err((String::new(), RuleError::TooManyNames));
+        }
         if self.services.is_empty() { Ok(()) } else { Err(("services".to_owned(), RuleError::ForeignService)) }
     }
 

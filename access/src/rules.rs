@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::caller::Caller;
 use crate::operation::Operation;
-use crate::rule::{Rule, RuleError};
+use crate::rule::{MAX_RULES, Rule, RuleError};
 
 /// A service, by the names of its namespace and of its InferenceService.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +122,9 @@ impl ServiceRules {
     /// # Errors
     /// The first [`RuleError`], with the path of its field.
     pub fn new(rules: Vec<Rule>) -> Result<Self, (String, RuleError)> {
+        if rules.len() > MAX_RULES {
+            return Err((String::new(), RuleError::TooManyRules));
+        }
         for (at, rule) in rules.iter().enumerate() {
             rule.check_of_service()
                 .map_err(|(field, error)| (crate::policy::below(&format!("[{at}]"), &field), error))?;

@@ -13,6 +13,8 @@ pub use domains::Domains;
 pub use split::{Split, Target};
 pub use table::{Conflict, HostClaim, Routes};
 
+use weir_access::ServiceRules;
+
 use crate::{Host, RevisionName, ServiceName, Tag};
 
 /// Route of one service: its hosts, its destination revisions, and the limits of its requests.
@@ -45,6 +47,9 @@ pub struct Route {
     pub mirror: Option<Mirror>,
     /// Access of clients to the control calls of the service's servers.
     pub control: ControlRoutes,
+    /// Rules by which clients may use this service, beside those of the gateways. Unused in a gateway without access
+    /// control.
+    pub access: ServiceRules,
     /// Support of OpenAI's API by the service's servers, for the list of models.
     pub openai: OpenAiApi,
     /// Requests that the route receives beside those to its hosts.
@@ -146,6 +151,7 @@ impl Route {
             batching: None,
             mirror: None,
             control: ControlRoutes::Closed,
+            access: ServiceRules::default(),
             openai: OpenAiApi::Undeclared,
             entrance: Entrance::Service,
         }

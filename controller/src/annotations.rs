@@ -36,6 +36,8 @@ pub(crate) const ROLLBACK_WINDOW: &str = "weir.dev/rollback-window";
 pub(crate) const MIRROR: &str = "weir.dev/mirror";
 /// `true` exposes the servers' control routes, such as model loading, to clients.
 pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
+/// Rules by which clients may use the service, a YAML list. Gateways without access control ignore them.
+pub(crate) const ACCESS: &str = "weir.dev/access";
 /// `true` or `false`: the servers support OpenAI's API, so the service is in the list of models at the shared address.
 pub(crate) const OPENAI_API: &str = "weir.dev/openai-api";
 
@@ -161,7 +163,7 @@ pub(crate) const OF_COMPONENTS: [&str; 5] =
     [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME, STORAGE_DIGEST];
 
 /// All annotations of Weir; any other with its prefix is an error.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 19] = [
+pub(crate) const WEIR_ANNOTATIONS: [&str; 20] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
@@ -176,6 +178,7 @@ pub(crate) const WEIR_ANNOTATIONS: [&str; 19] = [
     ROLLBACK_WINDOW,
     MIRROR,
     CONTROL_ROUTES,
+    ACCESS,
     OPENAI_API,
     INITIALIZER_CPU,
     INITIALIZER_MEMORY,

@@ -21,6 +21,7 @@ pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, Cl
         batching: exposure.batching,
         mirror: mirror(validated, shares),
         control: exposure.control,
+        access: exposure.access.clone(),
         openai: exposure.openai,
         entrance: exposure.entrance,
     })

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_access::{Rule, ServiceRules};
 use weir_cluster::{ControlRoutes, OpenAiApi, Tag};
-use weir_crds::{InferenceService, quantity_value};
+use weir_crds::{InferenceService, quantity_value, read_document};
 
 use super::error_list::ErrorList;
 use crate::annotations::{self as names, Reader};
 use crate::duration;
+use crate::field_error::FieldError;
 use crate::rollout::{Limits, Step, Strategy};
 use crate::validate::AutoUpdate;
 
@@ -21,6 +23,8 @@ pub(super) struct ServiceAnnotations {
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
     pub(super) control: ControlRoutes,
+    /// Rules for the clients of the service; empty without the annotation.
+    pub(super) access: ServiceRules,
     /// Declared support of OpenAI's API; None without the annotation.
     pub(super) openai: Option<OpenAiApi>,
     pub(super) rollback_window: Option<Duration>,
@@ -51,6 +55,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
         max_queue: reader.number(names::MAX_QUEUE, 1),
         mirror: reader.read(names::MIRROR, expected, mirror),
         control: reader.read(names::CONTROL_ROUTES, "true or false", control_routes).unwrap_or_default(),
+        access: access_rules(&mut reader),
         openai: reader.read(names::OPENAI_API, "`true` or `false`", names::truth).map(openai_api),
         rollback_window: reader.duration(names::ROLLBACK_WINDOW),
     };
@@ -65,6 +70,21 @@ pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
         "false" => Some(ControlRoutes::Closed),
         _ => None,
     }
+}
+
+/// Reads the rules for the service's clients, a YAML list. Each error is reported with its place in the text.
+fn access_rules(reader: &mut Reader<'_>) -> ServiceRules {
+    let Some((field, text)) = reader.text(names::ACCESS) else {
+        return ServiceRules::default();
+    };
+    let rules = match read_document::<Vec<Rule>>("its text", text) {
+        Ok(document) => ServiceRules::new(document.value).map_err(|(field, error)| vec![format!("{field}: {error}")]),
+        Err(diagnostics) => Err(diagnostics.iter().map(ToString::to_string).collect()),
+    };
+    rules.unwrap_or_else(|errors| {
+        reader.errors.extend(errors.into_iter().map(|error| FieldError::new(field.clone(), error)));
+        ServiceRules::default()
+    })
 }
 
 fn openai_api(is_supported: bool) -> OpenAiApi {

@@ -44,6 +44,7 @@ pub(super) fn read(
         batching: batching(component, errors),
         mirror: annotations.mirror.clone(),
         control: annotations.control,
+        access: annotations.access.clone(),
         openai: annotations.openai.unwrap_or_else(|| openai_of_runtime(context)),
         entrance,
     })

@@ -266,6 +266,26 @@ fn openais_api_is_declared_by_the_annotation_or_known_from_the_runtime() {
 }
 
 #[test]
+fn rules_for_clients_are_read_from_the_annotation() {
+    let text = "- clients: [team-b]\n- roles: [ops]\n  operations: [infer, control]\n";
+    let access = validated(&[("weir.dev/access", text)], &model("digits", &[])).exposure.access;
+    assert_eq!(access.as_slice().len(), 2);
+    assert_eq!(access.as_slice()[0].clients, ["team-b"]);
+    for (text, error) in [
+        ("[{client: [a]}]", "its text:1:3: [0].client: unknown field; did you mean `clients`?"),
+        (
+            "[{clients: [a], services: [\"*\"]}]",
+            "[0].services: a rule of an annotation is for its own service: leave out `services`",
+        ),
+        ("[{}]", "[0]: the rule allows nobody: set `clients`, `roles` or `anyone: true`"),
+        ("team-b", "its text:1:1: expected a list, found the text `team-b`"),
+    ] {
+        let expected = format!("metadata.annotations[weir.dev/access]: {error}");
+        finds(&[("weir.dev/access", text)], &model("digits", &[]), &expected);
+    }
+}
+
+#[test]
 fn targets_for_load_and_delay_can_be_combined() {
     let component = ["scaleMetric: concurrency", "scaleTarget: 4", "annotations: {weir.dev/economy: latency}"];
     let validated = validated(

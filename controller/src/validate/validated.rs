@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use weir_access::ServiceRules;
 use weir_cluster::{
     Batching, ClusterError, ControlRoutes, Entrance, Host, Identity, OpenAiApi, PodTemplate, ReadyCall, ServiceName,
     Storage, Tag, Workload,
@@ -115,6 +116,8 @@ pub struct Exposure {
     pub mirror: Option<(Tag, u8)>,
     /// Access of clients to the servers' control routes.
     pub control: ControlRoutes,
+    /// Rules by which clients may use the service.
+    pub access: ServiceRules,
     /// Support of OpenAI's API by the servers.
     pub openai: OpenAiApi,
     /// Requests that the component receives beside those to its hosts.

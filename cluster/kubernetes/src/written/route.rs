@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_access::{Rule, ServiceRules};
 use weir_cluster::{
     Batching, ClusterError, ControlRoutes, Destination, Entrance, Host, Mirror, OpenAiApi, RevisionName, Route,
     ServiceName, Split, Tag, Tagged, Target,
@@ -30,6 +31,9 @@ pub(crate) struct WrittenRoute {
     /// Access to control routes. Routes written by older versions lack it and count as closed.
     #[serde(default)]
     control: WrittenControl,
+    /// Rules for clients of this service. Routes written by older versions lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    access: Vec<serde_json::Value>,
     /// Support of OpenAI's API. Routes written by older versions lack it and count as undeclared.
     #[serde(default)]
     openai: WrittenOpenAi,
@@ -118,6 +122,7 @@ impl WrittenRoute {
                 ControlRoutes::Closed => WrittenControl::Closed,
                 ControlRoutes::Open => WrittenControl::Open,
             },
+            access: route.access.as_slice().iter().filter_map(|rule| serde_json::to_value(rule).ok()).collect(),
             openai: match route.openai {
                 OpenAiApi::Undeclared => WrittenOpenAi::Undeclared,
                 OpenAiApi::Supported => WrittenOpenAi::Supported,
@@ -166,6 +171,7 @@ impl WrittenRoute {
                 WrittenControl::Closed => ControlRoutes::Closed,
                 WrittenControl::Open => ControlRoutes::Open,
             },
+            access: access(self.access),
             openai: match self.openai {
                 WrittenOpenAi::Undeclared => OpenAiApi::Undeclared,
                 WrittenOpenAi::Supported => OpenAiApi::Supported,
@@ -210,6 +216,14 @@ impl WrittenTag {
             revision: RevisionName::parse(service.namespace(), &self.revision)?,
         })
     }
+}
+
+/// Reads the rules of a service. Rules only allow, so one that is invalid, or that a newer version wrote with other
+/// fields, is left out and allows nothing.
+fn access(written: Vec<serde_json::Value>) -> ServiceRules {
+    let rules = written.into_iter().filter_map(|rule| serde_json::from_value::<Rule>(rule).ok());
+    let valid = rules.filter(|rule| rule.check_of_service().is_ok());
+    ServiceRules::new(valid.collect()).unwrap_or_default()
 }
 
 fn tag(tagged: &Tagged) -> WrittenTag {

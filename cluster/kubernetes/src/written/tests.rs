@@ -68,6 +68,21 @@ fn a_route_to_nowhere_keeps_its_message() {
 }
 
 #[test]
+fn rules_of_a_service_are_read_as_written_and_invalid_ones_allow_nothing() {
+    let mut route = Route::new(service(), Destination::Nowhere("stopped".into()));
+    let rule = weir_access::Rule { clients: vec!["team-b".to_owned()], ..weir_access::Rule::default() };
+    route.access = weir_access::ServiceRules::new(vec![rule]).unwrap();
+    assert_eq!(read_again(&route), route);
+    let mut written = serde_json::to_value(WrittenRoute::of(&route)).unwrap();
+    let rules = written["access"].as_array_mut().unwrap();
+    rules.push(serde_json::json!({ "anyone": true, "services": ["*"] }));
+    rules.push(serde_json::json!({ "anyone": true, "onlyOnSundays": true }));
+    rules.push(serde_json::json!("everything"));
+    let read: WrittenRoute = serde_json::from_value(written).unwrap();
+    assert_eq!(read.route(&service(), 0).unwrap().access, route.access);
+}
+
+#[test]
 fn a_newer_writer_may_add_fields() {
     let mut written =
         serde_json::to_value(WrittenRoute::of(&Route::new(service(), Destination::Nowhere("stopped".into())))).unwrap();
