@@ -4,13 +4,13 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 mod openai;
 
-use ::http::header::ALLOW;
+use ::http::header::{ALLOW, WWW_AUTHENTICATE};
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use weir_protocol::{Blame, Code, Coded};
 use weir_serve::header_names;
 
 use crate::body::DownstreamBody;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, Refusal};
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Outcome, Verdict};
@@ -54,11 +54,25 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
         let name = headers::GRPC_ACCEPT_ENCODING;
         response.headers_mut().insert(name, grpc::ENCODINGS);
     }
+    if let (GatewayError::Refused(refused), ErrorForm::Plain | ErrorForm::OpenAi) = (error, form)
+        && let Some(challenge) = challenge(refused.refusal)
+    {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
     if let GatewayError::MethodNotAllowed { allowed } = error {
         let allowed = HeaderValue::from_static(allowed);
         response.headers_mut().insert(ALLOW, allowed);
     }
     response
+}
+
+/// Returns the header of a 401 response, which says how to authenticate (RFC 6750, 3); `None` for a 403 response.
+fn challenge(refusal: Refusal) -> Option<HeaderValue> {
+    match refusal {
+        Refusal::NoCredential => Some(HeaderValue::from_static("Bearer")),
+        Refusal::InvalidCredential => Some(HeaderValue::from_static("Bearer error=\"invalid_token\"")),
+        Refusal::Forbidden => None,
+    }
 }
 
 /// Returns the verdict on a response. `Open` means that the trailers decide.

@@ -1,5 +1,6 @@
 //! Errors of requests, with the messages that clients get.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,6 +134,9 @@ pub(crate) enum GatewayError {
          annotate the service with weir.dev/control-routes: \"true\""
     )]
     ControlClosed { call: String, service: String },
+    /// A request that access control refuses.
+    #[error("{0}")]
+    Refused(Box<Refused>),
     /// A request from a web page of another site, or for a host name that the gateway does not serve.
     #[error("{0}")]
     Foreign(ForeignHost),
@@ -145,6 +149,58 @@ pub(crate) enum GatewayError {
     /// A call that only a single runtime can answer, but that names no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
+}
+
+/// A refusal of access control. What the client reads depends on the refusal and the client alone, so that it says
+/// nothing about which services exist. The other fields are for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    /// The client; `None` without a valid key.
+    pub(crate) client: Option<Arc<str>>,
+    /// The service; `None` for a request that leads to none.
+    pub(crate) service: Option<String>,
+    /// Word for the operation; empty for a request that leads to no service.
+    pub(crate) operation: &'static str,
+    /// The reason, as a clause.
+    pub(crate) because: String,
+}
+
+/// Kind of a refusal of access control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    /// The request has no key or token, and needs one.
+    NoCredential,
+    /// The key or token is not valid.
+    InvalidCredential,
+    /// No rule allows the request to this client.
+    Forbidden,
+}
+
+impl Refusal {
+    /// Returns the word for logs and metric labels.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::NoCredential => "no_credential",
+            Self::InvalidCredential => "invalid_credential",
+            Self::Forbidden => "forbidden",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.refusal, &self.client) {
+            (Refusal::NoCredential, _) => {
+                f.write_str("a key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
+            }
+            (Refusal::InvalidCredential, _) => f.write_str("the key or token is not valid"),
+            (Refusal::Forbidden, Some(client)) => {
+                write!(f, "{client} may not send this request, or there is no such service")
+            }
+            (Refusal::Forbidden, None) => f.write_str("this request is not allowed, or there is no such service"),
+        }
+    }
 }
 
 impl Coded for GatewayError {
@@ -168,6 +224,10 @@ impl Coded for GatewayError {
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,
             Self::OneRuntime(_) | Self::NoUpgrade | Self::NoMethod { .. } | Self::GrpcOverHttp1 => Code::Unimplemented,
+            Self::Refused(refused) => match refused.refusal {
+                Refusal::NoCredential | Refusal::InvalidCredential => Code::Unauthenticated,
+                Refusal::Forbidden => Code::Forbidden,
+            },
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }

@@ -23,6 +23,8 @@ pub(crate) const HOP_CLIENT_DEADLINE: HeaderValue = HeaderValue::from_static("2"
 pub(crate) const HOP_PLAIN: HeaderValue = HeaderValue::from_static("1");
 /// Marks a copy of a request, whose response is discarded.
 pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
+/// Name of the client whose key or token the gateway has checked. Clients cannot set the header.
+pub(crate) const CLIENT: HeaderName = HeaderName::from_static("weir-client");
 /// Marks the refusal of a gateway that did no work on the request.
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
 /// Marks a replica's refusal of a request on which it did no work. The gateway removes the header.

@@ -10,6 +10,7 @@
 //! → upstream. Bodies are opaque bytes; only `batching` parses them, if a route asks for batches. `router::matcher`,
 //! `router::split`, `router::mirror::decide`, `queue::dispatcher` and `deadline` are values without clock or IO.
 
+mod access;
 mod batching;
 mod body;
 mod clock;
@@ -36,6 +37,7 @@ mod server;
 mod state;
 mod upstream;
 
+pub use access::AccessControl;
 pub use gateway::Gateway;
 pub use options::{Options, Scope};
 pub use port::{Encryption, Port};

@@ -45,6 +45,7 @@ impl Collector for Counts {
         let mut rows: Rows = queues.map(|(name, queue)| (name.clone(), queue.activity())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &context)?;
+        access(&mut encoder, &context)?;
         let mut counts: Vec<_> = state.routes.mirrors.iter().map(|(name, counts)| (name, &**counts)).collect();
         counts.sort_by_key(|(name, _)| *name);
         mirrored(&mut encoder, &counts)?;
@@ -81,6 +82,28 @@ fn port(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fm
     let gauge = ConstGauge::new(i64::try_from(context.budget.in_use()).unwrap_or(i64::MAX));
     let bytes = Some(&Unit::Bytes);
     gauge.encode(encoder.encode_descriptor(name, help, bytes, gauge.metric_type())?)
+}
+
+/// Encodes the refusals of access control, by client and reason; nothing in a gateway without it.
+fn access(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fmt::Error> {
+    let Some(access) = &context.options.access else {
+        return Ok(());
+    };
+    let (refused, left_out) = access.audit.counts();
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let name = "weir_gateway_access_refused";
+    let help = "Requests refused by access control, by client and reason.";
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for (client, refusal, count) in &refused {
+        let labels = [("client", &**client), ("reason", refusal.label())];
+        ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
+    }
+    let name = "weir_gateway_access_log_lines_left_out";
+    let help = "Lines about refusals and control calls that the bound for their client kept out of the log.";
+    ConstCounter::new(left_out).encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+    let name = "weir_gateway_access_failed_reloads";
+    let help = "Changes of access files that could not be read, so that the last keys and rules stayed in use.";
+    ConstCounter::new(access.failed_reloads()).encode(encoder.encode_descriptor(name, help, None, kind)?)
 }
 
 /// Encodes the counts of mirrored requests, by the revision that they are copied to.

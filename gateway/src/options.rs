@@ -9,6 +9,8 @@ use weir_cluster::ServiceName;
 use weir_serve::known_hosts::KnownHosts;
 use weir_serve::{ConnectionLimits, Pace};
 
+use crate::access::AccessControl;
+
 /// Clients of a gateway, which decide whether errors may list names and whether requests are routed by model name
 /// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Options {
     pub hosts: KnownHosts,
     /// Limits on each port's connections, and on the waits for their clients.
     pub connections: ConnectionLimits,
+    /// Keys and rules by which requests are checked; `None` accepts every request.
+    pub access: Option<Arc<AccessControl>>,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
 }
@@ -68,6 +72,7 @@ impl Options {
                 stall: Duration::from_secs(30),
                 pace: Pace::default(),
             },
+            access: None,
             handshake_timeout: Duration::from_secs(10),
         }
     }

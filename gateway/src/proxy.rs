@@ -16,6 +16,7 @@ use weir_protocol::grpc::NameField;
 use weir_protocol::{Code, rest};
 use weir_serve::BodyEnd;
 
+use crate::access::Guard;
 use crate::batching::{BatchSettings, Batching};
 use crate::body::{BufferLimits, BufferMode, BufferNeed, BufferedBody, DownstreamBody};
 use crate::clock::now;
@@ -28,7 +29,7 @@ use crate::health;
 use crate::health::probe_services::ProbeServices;
 use crate::protocol::Protocol;
 use crate::router::mirror::MirrorTarget;
-use crate::router::{Lookup, Routed, Target};
+use crate::router::{CheckedBody, Lookup, Routed, Target};
 use crate::upstream::Upgrade;
 
 /// The request path of one gateway.
@@ -36,6 +37,14 @@ pub(crate) struct Proxy {
     pub(crate) context: Arc<Context>,
     batching: Batching,
     probes: ProbeServices,
+}
+
+/// What is known of a request from its arrival on.
+pub(crate) struct Inbound<'a> {
+    pub(crate) protocol: Protocol,
+    pub(crate) arrived: Instant,
+    /// The check of what its sender may do.
+    pub(crate) guard: &'a Guard<'a>,
 }
 
 impl Proxy {
@@ -47,17 +56,17 @@ impl Proxy {
         }
     }
 
-    /// Answers one request that arrived at `arrived`. Takes `body` out of the option if the body is read.
+    /// Answers one request. Takes `body` out of the option if the body is read.
     pub(crate) async fn proxy(
         &self,
-        protocol: Protocol,
+        inbound: &Inbound<'_>,
         parts: &mut Parts,
         body: &mut Option<Incoming>,
-        arrived: Instant,
     ) -> Result<Response<DownstreamBody>, GatewayError> {
+        let &Inbound { protocol, arrived, guard } = inbound;
         let mode = BufferMode::of(protocol, parts.uri.path());
         let end = BodyEnd::of(parts.version);
-        let (routed, buffered) = match self.route(protocol, parts)? {
+        let (routed, buffered) = match self.route(protocol, parts, guard)? {
             Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
             Lookup::Alive => return Ok(self.alive()),
             Lookup::Routed(routed) => (routed, None),
@@ -65,13 +74,15 @@ impl Proxy {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
                 let limits = self.limits(end, deadline, BufferNeed::ModelName);
                 let buffered = receive(body, mode, &limits).await?;
-                (self.route_message(parts, field, &buffered)?, Some(buffered))
+                let routed = self.route_message(parts, field, &CheckedBody { buffered: &buffered, guard })?;
+                (routed, Some(buffered))
             }
             Lookup::ByBody => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
                 let limits = self.limits(end, deadline, BufferNeed::Nothing);
                 let buffered = receive(body, mode, &limits).await?;
-                (self.route_body(parts, &buffered)?, Some(buffered))
+                let routed = self.route_body(parts, &CheckedBody { buffered: &buffered, guard })?;
+                (routed, Some(buffered))
             }
         };
         let mut target = match routed {
@@ -90,7 +101,7 @@ impl Proxy {
             }
         };
         let deadline = deadline.enforce(now, buffered.size())?;
-        target.check_message(parts, &buffered)?;
+        target.check_message(parts, &buffered, guard)?;
         let (batching, mirrored) = extras(parts, &mut target);
         let request = ProxyRequest::new(protocol, parts, target, deadline);
         if health::v2::is_health_call(&request) {
@@ -115,22 +126,26 @@ impl Proxy {
     }
 
     /// Routes a request by its head.
-    fn route(&self, protocol: Protocol, parts: &Parts) -> Result<Lookup, GatewayError> {
-        let routed = self.context.state.load().routes.route(protocol, parts);
-        routed.inspect_err(|_| self.context.counters.count_unrouted())
+    fn route(&self, protocol: Protocol, parts: &Parts, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {
+        let routed = self.context.state.load().routes.route(protocol, parts, guard);
+        routed.map_err(|error| {
+            self.context.counters.count_unrouted();
+            guard.conceal(error)
+        })
     }
 
     /// Routes a gRPC call by the model that its first message names.
-    fn route_message(&self, parts: &Parts, field: NameField, buffered: &BufferedBody) -> Result<Routed, GatewayError> {
+    fn route_message(&self, parts: &Parts, field: NameField, body: &CheckedBody<'_>) -> Result<Routed, GatewayError> {
         let (state, counters) = (self.context.state.load(), &self.context.counters);
         let count_unknown = || counters.count_unrouted();
-        state.routes.route_message(parts, field, buffered, count_unknown)
+        state.routes.route_message(parts, field, body, count_unknown)
     }
 
     /// Routes a call of OpenAI's API by the model that its body names.
-    fn route_body(&self, parts: &Parts, buffered: &BufferedBody) -> Result<Routed, GatewayError> {
+    fn route_body(&self, parts: &Parts, body: &CheckedBody<'_>) -> Result<Routed, GatewayError> {
         let (state, counters) = (self.context.state.load(), &self.context.counters);
-        state.routes.route_body(parts, buffered, || counters.count_unrouted())
+        let routed = state.routes.route_body(parts, body, || counters.count_unrouted());
+        routed.map_err(|error| body.guard.conceal(error))
     }
 
     /// Answers a call to gRPC's health or reflection service.

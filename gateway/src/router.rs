@@ -19,6 +19,7 @@ use http::{Method, Response, header};
 use weir_cluster::Route;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
 
+use crate::access::{Choice, Guard};
 use crate::body::{BufferedBody, ChunkReader, DownstreamBody};
 use crate::codec::grpc::{first_message, plain_message, unknown_encoding};
 use crate::error::GatewayError;
@@ -67,22 +68,53 @@ pub(crate) enum Lookup {
     Alive,
 }
 
+/// The buffered body of a request that names its model there, and the check of the request.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckedBody<'a> {
+    pub(crate) buffered: &'a BufferedBody,
+    pub(crate) guard: &'a Guard<'a>,
+}
+
 impl RouteTable {
-    /// Routes a request by its host, its path, or the model in its path.
-    pub(crate) fn route(&self, protocol: Protocol, parts: &Parts) -> Result<Lookup, GatewayError> {
-        self.matcher.check_host(parts)?;
+    /// Routes a request by its host, its path, or the model in its path. A service that the sender may not use counts as
+    /// one that does not exist.
+    pub(crate) fn route(&self, protocol: Protocol, parts: &Parts, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {
+        self.matcher.check_host(parts, guard)?;
+        let found = self.matcher.by_address(host(parts), parts.uri.path());
+        let Some(found) = found else {
+            return self.route_without_service(protocol, parts, guard);
+        };
+        let refused = match self.to_service(parts, &found, guard) {
+            Err(GatewayError::Refused(refused)) if !guard.sees(found.route) => refused,
+            routed => return routed,
+        };
+        // An answer that any host gets, such as the gateway's own health, is the answer here too.
+        let routed = self.route_without_service(protocol, parts, guard);
+        routed.map_err(|error| match guard.conceal(error) {
+            GatewayError::Refused(_) => GatewayError::Refused(refused),
+            other => other,
+        })
+    }
+
+    /// Routes a request whose host and path lead to no service.
+    fn route_without_service(
+        &self,
+        protocol: Protocol,
+        parts: &Parts,
+        guard: &Guard<'_>,
+    ) -> Result<Lookup, GatewayError> {
         let (host, path) = (host(parts), parts.uri.path());
-        if let Some(found) = self.matcher.by_address(host, path) {
-            return self.to_service(parts, &found);
-        }
         if protocol == Protocol::Grpc && PROBE_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
+            if !path.starts_with(PROBE_PREFIXES[0]) {
+                guard.admit(self.opened)?;
+            }
             return Ok(Lookup::Probe);
         }
         if protocol == Protocol::Http && self.is_liveness(&parts.method, path) {
             return Ok(Lookup::Alive);
         }
         if self.matcher.scope() == Scope::Local
-            && let Some(found) = self.route_by_model(protocol, parts)
+            && let Some(found) = self.route_by_model(protocol, parts, guard)
         {
             return found;
         }
@@ -94,25 +126,33 @@ impl RouteTable {
 
     /// Routes a request by the model in its path or first message, or answers it for all services. Returns `None` if
     /// the request names no model and is no such call.
-    fn route_by_model(&self, protocol: Protocol, parts: &Parts) -> Option<Result<Lookup, GatewayError>> {
+    fn route_by_model(
+        &self,
+        protocol: Protocol,
+        parts: &Parts,
+        guard: &Guard<'_>,
+    ) -> Option<Result<Lookup, GatewayError>> {
         let path = parts.uri.path();
         if protocol == Protocol::Http && openai::is_call(path) {
             let is_post = parts.method == Method::POST;
             let refused = || GatewayError::MethodNotAllowed { allowed: "POST" };
-            return Some(is_post.then_some(Lookup::ByBody).ok_or_else(refused));
+            let found = is_post.then_some(Lookup::ByBody).ok_or_else(refused);
+            return Some(guard.admit(self.opened).and(found));
         }
-        if let Some(response) = local::answer(self, protocol, &parts.method, path) {
+        if let Some(response) = local::answer(self, protocol, &parts.method, path, guard) {
+            let admitted = if local::is_health(path) { Ok(()) } else { guard.admit(self.opened) };
+            let response = admitted.and(response);
             return Some(response.map(|response| Lookup::Routed(Routed::Local(Box::new(response)))));
         }
         if protocol == Protocol::Grpc
             && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
             && let Some(field) = NameField::of(method)
         {
-            return Some(Ok(Lookup::ByMessage(field)));
+            return Some(guard.admit(self.opened).map(|()| Lookup::ByMessage(field)));
         }
         let model = model_of_path(path)?;
         let found = self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model));
-        Some(found.and_then(|found| self.to_service(parts, &found)))
+        Some(found.and_then(|found| self.to_service(parts, &found, guard)))
     }
 
     /// True for a liveness check of the server: V1's `/`, which load balancers use too. In a cluster, V2's live path
@@ -141,9 +181,10 @@ impl RouteTable {
         &self,
         parts: &Parts,
         field: NameField,
-        buffered: &BufferedBody,
+        body: &CheckedBody<'_>,
         count_unknown: impl Fn(),
     ) -> Result<Routed, GatewayError> {
+        let CheckedBody { buffered, guard } = *body;
         let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
         let head = buffered.head(PEEK_LIMIT);
         let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
@@ -153,12 +194,15 @@ impl RouteTable {
         });
         let model = named.inspect_err(|_| count_unknown())?;
         if let Some(found) = self.matcher.by_model(&model) {
-            return self.target(parts, &found).map(Routed::Service);
+            return self.target(parts, &found, guard).map(Routed::Service);
         }
         count_unknown();
+        let error = guard.conceal(self.matcher.no_model(&model));
         match local::grpc::unknown_model(parts.uri.path(), &model) {
-            Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
-            None => Err(self.matcher.no_model(&model)),
+            Some(answer) if matches!(error, GatewayError::NoRoute { .. }) => {
+                answer.map(|response| Routed::Local(Box::new(response)))
+            }
+            Some(_) | None => Err(error),
         }
     }
 
@@ -167,23 +211,26 @@ impl RouteTable {
     pub(crate) fn route_body(
         &self,
         parts: &Parts,
-        buffered: &BufferedBody,
+        body: &CheckedBody<'_>,
         count_unknown: impl Fn(),
     ) -> Result<Routed, GatewayError> {
+        let CheckedBody { buffered, guard } = *body;
         let model = openai::model_of(buffered, self.request_buffer);
         let found = model.and_then(|model| self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model)));
         let found = found.inspect_err(|_| count_unknown())?;
-        self.target(parts, &found).map(Routed::Service)
+        self.target(parts, &found, guard).map(Routed::Service)
     }
 
-    fn to_service(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Lookup, GatewayError> {
-        let target = self.target(parts, found)?;
+    fn to_service(&self, parts: &Parts, found: &RouteMatch<'_>, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {
+        let target = self.target(parts, found, guard)?;
         Ok(Lookup::Routed(Routed::Service(target)))
     }
 
-    /// Chooses the revision of a request whose service is known.
-    fn target(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Target, GatewayError> {
+    /// Checks that the sender may use the service of a request, and chooses the revision.
+    fn target(&self, parts: &Parts, found: &RouteMatch<'_>, guard: &Guard<'_>) -> Result<Target, GatewayError> {
         let found = &self.matcher.component(found, parts.uri.path());
+        let choice = Choice { prefix: found.prefix, is_tagged: found.revision.is_some() };
+        guard.check(parts, found.route, choice, |from| self.has_replica_at(&found.route.service, from))?;
         control::check_path(found, parts.uri.path())?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);

@@ -12,6 +12,7 @@ mod response_body;
 mod upgrade;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -158,6 +159,14 @@ impl Upstream {
             let _ = self.end.set(end.clone());
         }
         self.lost.cancel();
+    }
+
+    /// Returns true if the upstream serves at this IP address, on whichever port.
+    pub(crate) fn is_at(&self, ip: IpAddr) -> bool {
+        [&self.endpoints.http, &self.endpoints.grpc].into_iter().flatten().any(|address| match address {
+            Address::Tcp(address) => address.ip().to_canonical() == ip,
+            Address::Unix(_) => false,
+        })
     }
 
     /// Records the last exit of this replica's program.

@@ -18,6 +18,7 @@ pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
     let message = error.to_string();
     let (param, name) = match error {
         GatewayError::NoRoute { .. } => (Some("model"), "model_not_found"),
+        GatewayError::Refused(_) if code == Code::Unauthenticated => (None, "invalid_api_key"),
         _ => (None, code.label()),
     };
     let body = json!({

@@ -1,5 +1,6 @@
-//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy. A
-//! client that set them could have its request refused instead of handed over, or counted as a copy.
+//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy, and the
+//! name of the client that a gateway has authenticated. A client that set them could have its request refused instead of
+//! handed over, counted as a copy, or accepted without a key.
 //!
 //! A gateway is recognized by its IP address. So no client may reach a gateway from the address of another gateway, for
 //! example through a forwarding sidecar in a gateway pod.
@@ -13,7 +14,7 @@ use weir_serve::header_names;
 use crate::context::Context;
 use crate::headers;
 
-static GATEWAY_HEADERS: [HeaderName; 2] = [headers::HOP, headers::MIRROR];
+static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
 
 /// Removes the headers that only gateways may set, unless the request comes from a gateway's address.
 pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {

@@ -2,12 +2,14 @@
 
 use http::request::Parts;
 use prost::Message as _;
+use weir_access::Operation;
 use weir_cluster::{ControlRoutes, Route};
 use weir_protocol::grpc::proto::ModelStatisticsRequest;
 use weir_protocol::{is_control, is_control_without_model};
 
 use super::Target;
 use super::matcher::RouteMatch;
+use crate::access::Guard;
 use crate::body::BufferedBody;
 use crate::codec::grpc::first_message;
 use crate::error::GatewayError;
@@ -32,15 +34,23 @@ impl Target {
     /// Checks that a gRPC statistics call names its model. Without a name it would report all models of the server.
     ///
     /// # Errors
-    /// [`GatewayError::ControlClosed`] if no model is named and the service does not open control calls.
-    pub(crate) fn check_message(&self, parts: &Parts, body: &BufferedBody) -> Result<(), GatewayError> {
+    /// [`GatewayError::ControlClosed`] if no model is named and the service does not open control calls; the errors of
+    /// [`Guard::may`] if the sender may not control it.
+    pub(crate) fn check_message(
+        &self,
+        parts: &Parts,
+        body: &BufferedBody,
+        guard: &Guard<'_>,
+    ) -> Result<(), GatewayError> {
         let path = parts.uri.path();
         let call = path.get(self.prefix..).unwrap_or(path);
+        if !is_control_without_model(call) || names_model(parts, body) {
+            return Ok(());
+        }
+        guard.may(&self.route, Operation::Control)?;
         match self.route.control {
-            ControlRoutes::Closed if is_control_without_model(call) && !names_model(parts, body) => {
-                Err(closed(call, &self.route))
-            }
-            ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
+            ControlRoutes::Closed => Err(closed(call, &self.route)),
+            ControlRoutes::Open => Ok(()),
         }
     }
 }

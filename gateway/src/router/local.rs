@@ -10,6 +10,7 @@ use weir_cluster::{Destination, OpenAiApi, Route};
 use weir_protocol::rest::Health;
 
 use super::RouteTable;
+use crate::access::Guard;
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
@@ -35,11 +36,23 @@ pub(crate) fn answer(
     protocol: Protocol,
     method: &Method,
     path: &str,
+    guard: &Guard<'_>,
 ) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
     match protocol {
-        Protocol::Http => http::answer(table, method, path),
-        Protocol::Grpc => grpc::answer(table, path),
+        Protocol::Http => http::answer(table, method, path, guard),
+        Protocol::Grpc => grpc::answer(table, path, guard),
     }
+}
+
+/// Returns true for the health of the server as a whole, which needs no key.
+pub(super) fn is_health(path: &str) -> bool {
+    const CALLS: [&str; 4] = [
+        "/v2/health/live",
+        "/v2/health/ready",
+        "/inference.GRPCInferenceService/ServerLive",
+        "/inference.GRPCInferenceService/ServerReady",
+    ];
+    CALLS.contains(&path.strip_suffix('/').unwrap_or(path))
 }
 
 /// Returns why a service does not serve; `None` if each revision with a weight has a replica or can start one on
@@ -57,10 +70,10 @@ fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     reasons.next()
 }
 
-/// Returns the models that are routed by name, each with its service's health and, if the service is down, the reason.
-fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
+/// Returns the models that are routed by name and that the sender may use, each with its service's health and, if the service is down, the reason.
+fn models(table: &RouteTable, guard: &Guard<'_>) -> Vec<(String, Health, Option<String>)> {
     let routes = table.routes.as_slice().iter();
-    let named = routes.filter_map(|route| Some((route.model.as_deref()?, route)));
+    let named = routes.filter(|route| guard.sees(route)).filter_map(|route| Some((route.model.as_deref()?, route)));
     named
         .map(|(model, route)| {
             let reason = why_down(table, route);
@@ -75,24 +88,26 @@ fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
 
 /// Returns the models that are routed by name and whose servers may have OpenAI's API: all but those that are known to
 /// lack it. Nothing is asked of the replicas, so that a list wakes no service.
-fn openai_models(table: &RouteTable) -> Vec<String> {
+fn openai_models(table: &RouteTable, guard: &Guard<'_>) -> Vec<String> {
     let routes = table.routes.as_slice().iter();
-    let models = routes.filter_map(|route| match route.openai {
+    let models = routes.filter(|route| guard.sees(route)).filter_map(|route| match route.openai {
         OpenAiApi::Undeclared | OpenAiApi::Supported => route.model.as_deref(),
         OpenAiApi::Absent => None,
     });
     models.map(str::to_owned).collect()
 }
 
-/// Returns why the server is not ready; `None` if every declared or routed service is ready.
-fn why_not_ready(table: &RouteTable) -> Option<String> {
+/// Returns why the server is not ready; `None` if every declared or routed service is ready. A service is named only to
+/// those who may use it.
+fn why_not_ready(table: &RouteTable, guard: &Guard<'_>) -> Option<String> {
     if !are_routed(table) {
         return Some("not every declared service has a route yet".to_owned());
     }
     let mut each = table.routes.as_slice().iter();
     each.find_map(|route| {
         let reason = why_down(table, route)?;
-        Some(format!("service {}: {reason}", route.service))
+        let is_seen = guard.sees(route);
+        Some(if is_seen { format!("service {}: {reason}", route.service) } else { "a service is not ready".to_owned() })
     })
 }
 

@@ -14,6 +14,7 @@ use weir_cluster::{
 use weir_serve::known_hosts::KnownHosts;
 
 use super::split::choose_by_weight;
+use crate::access::Guard;
 use crate::error::GatewayError;
 use crate::options::Scope;
 
@@ -116,12 +117,13 @@ impl RouteMatcher {
         RouteMatch { route: explainer.unwrap_or(found.route), ..*found }
     }
 
-    /// Checks that a request is for a service's host or a known host, and does not come from another site.
+    /// Checks that a request is for a known host or that of a service which the sender may use, and does not come from
+    /// another site.
     ///
     /// # Errors
     /// [`GatewayError::Foreign`] for an unknown host or another site.
-    pub(crate) fn check_host(&self, parts: &Parts) -> Result<(), GatewayError> {
-        let is_served = |host: &str| self.hosts.contains_key(&*plain_host(host));
+    pub(crate) fn check_host(&self, parts: &Parts, guard: &Guard<'_>) -> Result<(), GatewayError> {
+        let is_served = |host: &str| self.hosts.get(&*plain_host(host)).is_some_and(|entry| guard.sees(&entry.route));
         let checked = self.known_hosts.check(parts, is_served);
         checked.map_err(GatewayError::Foreign)
     }

@@ -1,6 +1,7 @@
 //! The routing table: the routes, and the matchers, queues and counters that belong to them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +11,8 @@ use weir_cluster::{RevisionName, Route, Routes, ServiceName};
 use super::matcher::RouteMatcher;
 use super::mirror::MirrorCounts;
 use super::split;
-use crate::options::Options;
+use crate::access::Opened;
+use crate::options::{Options, Scope};
 use crate::queue::{QueueLimit, RevisionQueue};
 
 /// Routes as requests see them. The table is replaced as a whole; queues and counters carry over.
@@ -24,6 +26,8 @@ pub(crate) struct RouteTable {
     pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
     /// Most bytes of a body that are buffered to find its model.
     pub(super) request_buffer: usize,
+    /// Openness of the services by their own rules, for requests that name none in their head.
+    pub(super) opened: Opened,
     /// Number of requests for which each service's split has chosen a revision.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
 }
@@ -38,6 +42,7 @@ impl RouteTable {
             declared: options.declared.clone(),
             request_buffer: options.request_buffer,
             splits: HashMap::new(),
+            opened: opened(&routes),
             routes,
         }
     }
@@ -69,6 +74,20 @@ impl RouteTable {
         split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
     }
 
+    /// Returns true if a pod of a component of this service has this IP address. A transformer calls its predictor
+    /// through the gateway, without a key. On one machine all processes have the same address.
+    pub(super) fn has_replica_at(&self, service: &ServiceName, from: IpAddr) -> bool {
+        if self.matcher.scope() == Scope::Local {
+            return false;
+        }
+        let is_own = |name: &RevisionName| {
+            name.service().namespace() == service.namespace() && name.service().name() == service.name()
+        };
+        let own = self.queues.iter().filter(|(name, _)| is_own(name));
+        let replicas = own.flat_map(|(_, queue)| queue.replicas());
+        replicas.into_iter().any(|(upstream, ..)| upstream.is_at(from))
+    }
+
     fn queue(&self, name: &RevisionName, limit: QueueLimit, wake: &Arc<Notify>) -> Arc<RevisionQueue> {
         match self.queues.get(name) {
             Some(queue) => {
@@ -78,6 +97,11 @@ impl RouteTable {
             None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wake))),
         }
     }
+}
+
+fn opened(routes: &Routes) -> Opened {
+    let mut routes = routes.as_slice().iter();
+    if routes.any(|route| route.access.admit_anyone()) { Opened::ToAnyone } else { Opened::ToClients }
 }
 
 fn limit(route: &Route, options: &Options) -> QueueLimit {

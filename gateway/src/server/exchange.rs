@@ -7,13 +7,14 @@ use hyper::body::Incoming;
 use weir_serve::{AfterBody, EarlyResponse, end_connection, leave_out_body};
 
 use super::request_checks;
+use crate::access::Guard;
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
 use crate::forward::trusted_headers;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::proxy::Proxy;
+use crate::proxy::{Inbound, Proxy};
 use crate::upstream::Upgrade;
 
 /// Answers one request that came from the address `from`. Every failure becomes a response.
@@ -25,6 +26,7 @@ pub(super) async fn respond(
     let arrived = now();
     let (mut parts, body) = request.into_parts();
     trusted_headers::remove_untrusted(&mut parts.headers, from, &proxy.context);
+    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, from);
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
@@ -37,10 +39,13 @@ pub(super) async fn respond(
     let checked = request_checks::check(protocol, &parts);
     let is_refused = checked.is_err();
     let answered = match checked {
-        Ok(()) => proxy.proxy(protocol, &mut parts, &mut body, arrived).await,
+        Ok(()) => proxy.proxy(&Inbound { protocol, arrived, guard: &guard }, &mut parts, &mut body).await,
         Err(error) => Err(error),
     };
-    let mut response = answered.unwrap_or_else(|error| codec::error(form, &error));
+    let mut response = answered.unwrap_or_else(|error| {
+        guard.record(&error);
+        codec::error(form, &error)
+    });
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }

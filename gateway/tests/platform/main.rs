@@ -7,6 +7,7 @@
     reason = "a panic fails the test, and tests measure durations"
 )]
 
+mod access;
 mod answers;
 mod batching;
 mod burst;

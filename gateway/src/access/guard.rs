@@ -1,0 +1,260 @@
+//! The check of one request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use http::request::Parts;
+use weir_access::{Caller, KeyError, Operation, Policy, ServiceId, Verdict};
+use weir_cluster::Route;
+use weir_serve::header_names;
+
+use super::credentials::{self, AuthError};
+use super::{AccessControl, operation};
+use crate::clock::seconds_since_1970;
+use crate::error::{GatewayError, Refusal, Refused};
+use crate::headers;
+use crate::port::PortHost;
+use crate::protocol::Protocol;
+
+/// The check of one request, which knows its sender.
+pub(crate) struct Guard<'a> {
+    /// `None` in a gateway without access control.
+    check: Option<Check<'a>>,
+}
+
+struct Check<'a> {
+    control: &'a AccessControl,
+    policy: Arc<Policy>,
+    sender: Sender,
+    from: Option<IpAddr>,
+}
+
+/// Sender of a request.
+enum Sender {
+    Client(Result<Arc<Caller>, AuthError>),
+    /// Another gateway, which has checked the request before it handed it over.
+    Gateway,
+    /// A component of a service, on the port that leads to the service's predictor alone.
+    OwnPort,
+}
+
+impl<'a> Guard<'a> {
+    /// Identifies the sender of a request from the address `from`. With access control, removes the headers with keys,
+    /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed such
+    /// a header of a client before.
+    pub(crate) fn new(control: Option<&'a AccessControl>, parts: &mut Parts, from: Option<IpAddr>) -> Self {
+        let Some(control) = control else {
+            return Self { check: None };
+        };
+        let policy = control.policy();
+        let sender = if header_names::has(&parts.headers, &headers::HOP) {
+            Sender::Gateway
+        } else if parts.extensions.get::<PortHost>().is_some() {
+            Sender::OwnPort
+        } else {
+            Sender::Client(credentials::caller(&policy, &parts.headers, seconds_since_1970()))
+        };
+        credentials::remove_credentials(&mut parts.headers);
+        if let Sender::Client(Ok(caller)) = &sender
+            && let Some(name) = caller.client().and_then(|name| HeaderValue::from_str(name).ok())
+        {
+            parts.headers.insert(headers::CLIENT, name);
+        }
+        Self { check: Some(Check { control, policy, sender, from }) }
+    }
+
+    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_own` returns true
+    /// for the address of a pod of the service's own components, which have no key.
+    ///
+    /// # Errors
+    /// [`GatewayError::Refused`], the same for the client as for a service that does not exist.
+    pub(crate) fn check(
+        &self,
+        parts: &Parts,
+        route: &Route,
+        choice: Choice,
+        is_own: impl Fn(IpAddr) -> bool,
+    ) -> Result<(), GatewayError> {
+        let Some(check) = &self.check else {
+            return Ok(());
+        };
+        let path = parts.uri.path();
+        let call = path.get(choice.prefix..).unwrap_or(path);
+        let operation = operation::of_call(Protocol::of(&parts.headers), parts, call);
+        check.may(route, operation, is_own)?;
+        let is_pinned = choice.is_tagged
+            || header_names::has(&parts.headers, &headers::REVISION)
+            || header_names::has(&parts.headers, &headers::TAG);
+        if is_pinned { check.may(route, Operation::Pin, |_| false) } else { Ok(()) }
+    }
+
+    /// Checks that the sender may do this operation at a service.
+    ///
+    /// # Errors
+    /// The same as for [`Self::check`].
+    pub(crate) fn may(&self, route: &Route, operation: Operation) -> Result<(), GatewayError> {
+        self.check.as_ref().map_or(Ok(()), |check| check.may(route, operation, |_| false))
+    }
+
+    /// Checks that some request of the sender could be allowed, before its body is read or a general answer is given.
+    /// `opened` tells if some service allows requests without a key.
+    ///
+    /// # Errors
+    /// [`GatewayError::Refused`] without a valid key, unless anyone may use some service.
+    pub(crate) fn admit(&self, opened: Opened) -> Result<(), GatewayError> {
+        let Some(check) = &self.check else {
+            return Ok(());
+        };
+        match &check.sender {
+            Sender::Gateway | Sender::OwnPort => Ok(()),
+            Sender::Client(Err(error)) => Err(refuse_key(None, "", error)),
+            Sender::Client(Ok(caller)) => match (caller.client(), opened) {
+                (Some(_), _) | (None, Opened::ToAnyone) => Ok(()),
+                (None, Opened::ToClients) if check.policy.rules.admit_anyone() => Ok(()),
+                (None, Opened::ToClients) => Err(refuse(caller, None, "")),
+            },
+        }
+    }
+
+    /// Returns true if the sender may learn that this service exists.
+    pub(crate) fn sees(&self, route: &Route) -> bool {
+        let Some(check) = &self.check else {
+            return true;
+        };
+        match &check.sender {
+            Sender::Gateway | Sender::OwnPort => true,
+            Sender::Client(Err(_)) => false,
+            Sender::Client(Ok(caller)) => [Operation::Metadata, Operation::Infer]
+                .into_iter()
+                .any(|operation| matches!(check.decide(caller, route, operation), Verdict::Allowed(_))),
+        }
+    }
+
+    /// Returns the error that the sender gets if a request leads to no service. Only a caller that may use every service
+    /// learns that this one does not exist; all others get the same error as for a service that they may not use.
+    pub(crate) fn conceal(&self, error: GatewayError) -> GatewayError {
+        let Some(check) = &self.check else {
+            return error;
+        };
+        match &check.sender {
+            Sender::Gateway | Sender::OwnPort => error,
+            Sender::Client(_) if matches!(error, GatewayError::Refused(_)) => error,
+            Sender::Client(Err(reason)) => refuse_key(None, "", reason),
+            Sender::Client(Ok(caller)) => {
+                let is_concealed = match caller.client() {
+                    None => is_about_existence(&error) || is_general(&error),
+                    Some(_) => is_about_existence(&error),
+                };
+                if is_concealed && !check.policy.rules.sees_all(caller) { refuse(caller, None, "") } else { error }
+            }
+        }
+    }
+
+    /// Records the refusal that ends a request.
+    pub(crate) fn record(&self, error: &GatewayError) {
+        if let (Some(check), GatewayError::Refused(refused)) = (&self.check, error) {
+            check.control.audit.refused(refused);
+        }
+    }
+}
+
+/// Choice of a revision by a request's address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    /// Length of the path prefix that leads to the service, in bytes.
+    pub(crate) prefix: usize,
+    /// True for the host of a tag.
+    pub(crate) is_tagged: bool,
+}
+
+/// Openness of a gateway's services, by the rules of their annotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// Some service allows requests without a key.
+    ToAnyone,
+    /// Every service asks for a key, unless the rules of the access files do not.
+    ToClients,
+}
+
+impl Check<'_> {
+    fn may(&self, route: &Route, operation: Operation, is_own: impl Fn(IpAddr) -> bool) -> Result<(), GatewayError> {
+        let caller = match &self.sender {
+            Sender::Gateway | Sender::OwnPort => return Ok(()),
+            Sender::Client(Ok(caller)) => caller,
+            Sender::Client(Err(error)) => return Err(refuse_key(Some(route), operation.label(), error)),
+        };
+        match self.decide(caller, route, operation) {
+            Verdict::Allowed(grant) => {
+                if operation == Operation::Control {
+                    let client = caller.client().map(|name| &**name);
+                    self.control.audit.controlled(client, &route.service, grant);
+                }
+                Ok(())
+            }
+            Verdict::Unauthenticated | Verdict::Forbidden
+                if is_use(operation) && self.from.is_some_and(|from| is_own(from.to_canonical())) =>
+            {
+                Ok(())
+            }
+            Verdict::Unauthenticated | Verdict::Forbidden => Err(refuse(caller, Some(route), operation.label())),
+        }
+    }
+
+    fn decide(&self, caller: &Caller, route: &Route, operation: Operation) -> Verdict {
+        let service = ServiceId { namespace: route.service.namespace(), name: route.service.name() };
+        self.policy.rules.decide(&route.access, caller, service, operation)
+    }
+}
+
+/// Returns the refusal of a caller without a key, or of a client that no rule allows the request.
+fn refuse(caller: &Caller, route: Option<&Route>, operation: &'static str) -> GatewayError {
+    let (refusal, because) = match (caller.client(), route) {
+        (None, _) => (Refusal::NoCredential, "it has no key"),
+        (Some(_), Some(_)) => (Refusal::Forbidden, "no rule allows it"),
+        (Some(_), None) => (Refusal::Forbidden, "it leads to no service"),
+    };
+    GatewayError::Refused(Box::new(Refused {
+        refusal,
+        client: caller.client().cloned(),
+        service: route.map(|route| route.service.to_string()),
+        operation,
+        because: because.to_owned(),
+    }))
+}
+
+/// Returns the refusal of an invalid key. It names the client only if the secret is right.
+fn refuse_key(route: Option<&Route>, operation: &'static str, error: &AuthError) -> GatewayError {
+    let client = match error {
+        AuthError::Key(KeyError::Expired(caller)) => caller.client().cloned(),
+        AuthError::Key(KeyError::Malformed | KeyError::Unknown | KeyError::WrongSecret) | AuthError::Several => None,
+    };
+    GatewayError::Refused(Box::new(Refused {
+        refusal: Refusal::InvalidCredential,
+        client,
+        service: route.map(|route| route.service.to_string()),
+        operation,
+        because: error.to_string(),
+    }))
+}
+
+/// Returns true for an operation that a component of a service may do at the service's other components.
+fn is_use(operation: Operation) -> bool {
+    matches!(operation, Operation::Infer | Operation::Metadata)
+}
+
+/// Returns true for an error from which a client could learn which services exist.
+fn is_about_existence(error: &GatewayError) -> bool {
+    matches!(
+        error,
+        GatewayError::NoRoute { .. }
+            | GatewayError::NoMethod { .. }
+            | GatewayError::OneRuntime(_)
+            | GatewayError::Foreign(_)
+    )
+}
+
+/// Returns true for an error of a call that is about no service.
+fn is_general(error: &GatewayError) -> bool {
+    matches!(error, GatewayError::MethodNotAllowed { .. })
+}

@@ -1,0 +1,285 @@
+//! Every operation, by every way to address a service, over every protocol, with every kind of key.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::client::{connect, read};
+
+/// Protocol of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    Http1,
+    Http2,
+    Grpc,
+    GrpcStream,
+}
+
+/// Way to address the service, and a revision of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Address {
+    Host,
+    Path,
+    ModelName,
+    OpenAiModel,
+    TagHeader,
+    TagHost,
+    PinHeader,
+}
+
+/// Key of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Credential {
+    None,
+    Bad,
+    WrongSecret,
+    Expired,
+    Revoked,
+    /// The key of a client that may do everything at the service.
+    Right,
+    /// A key of that client which is limited to one operation.
+    Scoped(Operation),
+    /// The key of a client that may do everything at another service.
+    OfOther,
+}
+
+const WIRES: [Wire; 4] = [Wire::Http1, Wire::Http2, Wire::Grpc, Wire::GrpcStream];
+
+const ADDRESSES: [Address; 7] = [
+    Address::Host,
+    Address::Path,
+    Address::ModelName,
+    Address::OpenAiModel,
+    Address::TagHeader,
+    Address::TagHost,
+    Address::PinHeader,
+];
+
+const OPERATIONS: [Operation; 3] = [Operation::Infer, Operation::Metadata, Operation::Control];
+
+const CREDENTIALS: [Credential; 11] = [
+    Credential::None,
+    Credential::Bad,
+    Credential::WrongSecret,
+    Credential::Expired,
+    Credential::Revoked,
+    Credential::Right,
+    Credential::Scoped(Operation::Infer),
+    Credential::Scoped(Operation::Metadata),
+    Credential::Scoped(Operation::Control),
+    Credential::Scoped(Operation::Pin),
+    Credential::OfOther,
+];
+
+impl Credential {
+    fn text(self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Bad => Some("weir_0".to_owned()),
+            Self::WrongSecret => Some(format!("weir_{}_{}", key(1).id, "0".repeat(64))),
+            Self::Expired => Some(key(2).text),
+            Self::Revoked => Some(key(3).text),
+            Self::Right => Some(key(1).text),
+            Self::Scoped(operation) => Some(key(scoped(operation)).text),
+            Self::OfOther => Some(key(4).text),
+        }
+    }
+
+    /// Returns the status over HTTP of a request that needs these operations; 200 stands for all that pass the check.
+    fn expected(self, needed: &BTreeSet<&'static str>) -> u16 {
+        match self {
+            Self::None | Self::Bad | Self::WrongSecret | Self::Expired | Self::Revoked => 401,
+            Self::Right => 200,
+            Self::Scoped(operation) if needed.iter().all(|label| *label == operation.label()) => 200,
+            Self::Scoped(_) | Self::OfOther => 403,
+        }
+    }
+}
+
+fn scoped(operation: Operation) -> u8 {
+    10 + Operation::ALL.iter().position(|other| *other == operation).unwrap() as u8
+}
+
+fn matrix_policy() -> Policy {
+    let mut keys = vec![written(1, "right"), written(4, "other")];
+    keys.push(WrittenKey { expires: Some("2001-01-01T00:00:00Z".to_owned()), ..written(2, "right") });
+    for operation in Operation::ALL {
+        keys.push(WrittenKey { scopes: vec![operation], ..written(scoped(operation), "right") });
+    }
+    let all = &Operation::ALL[..];
+    policy(keys, vec![rule("right", &["default/digits"], all), rule("other", &["default/other"], all)])
+}
+
+/// A cell of the matrix without its key.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    wire: Wire,
+    address: Address,
+    operation: Operation,
+    /// Name of the service, which exists or not.
+    service: &'static str,
+}
+
+impl Cell {
+    /// Returns true for a combination that exists: OpenAI's API has one call over HTTP, a stream is an inference, and
+    /// control calls name no model to be routed by.
+    fn exists(self) -> bool {
+        let is_http = matches!(self.wire, Wire::Http1 | Wire::Http2);
+        match (self.address, self.operation) {
+            (Address::OpenAiModel, Operation::Infer) => is_http,
+            (Address::OpenAiModel, _) | (Address::ModelName, Operation::Control) => false,
+            (_, Operation::Infer) => true,
+            (_, _) => self.wire != Wire::GrpcStream,
+        }
+    }
+
+    fn needed(self) -> BTreeSet<&'static str> {
+        let is_pinned = matches!(self.address, Address::TagHeader | Address::TagHost | Address::PinHeader);
+        let pin = is_pinned.then_some(Operation::Pin.label());
+        std::iter::once(self.operation.label()).chain(pin).collect()
+    }
+
+    fn call(self) -> String {
+        let name = self.service;
+        match (self.wire, self.operation) {
+            _ if self.address == Address::OpenAiModel => "/v1/chat/completions".to_owned(),
+            (Wire::Http1 | Wire::Http2, Operation::Infer) => format!("/v2/models/{name}/infer"),
+            (Wire::Http1 | Wire::Http2, Operation::Metadata) => format!("/v2/models/{name}"),
+            (Wire::Http1 | Wire::Http2, _) => format!("/v2/repository/models/{name}/load"),
+            (Wire::GrpcStream, _) => format!("{}/ModelStreamInfer", grpc::SERVICE),
+            (Wire::Grpc, Operation::Infer) => format!("{}/ModelInfer", grpc::SERVICE),
+            (Wire::Grpc, Operation::Metadata) => format!("{}/ModelMetadata", grpc::SERVICE),
+            (Wire::Grpc, _) => format!("{}/RepositoryModelLoad", grpc::SERVICE),
+        }
+    }
+
+    fn host_and_path(self) -> (String, String) {
+        let (name, call) = (self.service, self.call());
+        match self.address {
+            Address::Host | Address::TagHeader | Address::PinHeader => (format!("{name}.default"), call),
+            Address::Path => ("localhost".to_owned(), format!("/serving/default/{name}{call}")),
+            Address::ModelName | Address::OpenAiModel => ("localhost".to_owned(), call),
+            Address::TagHost => (format!("blue-{name}-default.example.com"), call),
+        }
+    }
+
+    fn request(self, credential: Credential) -> Request<Full<Bytes>> {
+        let (host, path) = self.host_and_path();
+        let is_read = self.operation == Operation::Metadata && matches!(self.wire, Wire::Http1 | Wire::Http2);
+        let request = Request::builder().method(if is_read { "GET" } else { "POST" });
+        let mut request = match self.wire {
+            Wire::Http1 => request.uri(path).header("host", host),
+            Wire::Http2 => request.uri(format!("http://{host}{path}")),
+            Wire::Grpc | Wire::GrpcStream => {
+                request.uri(format!("http://{host}{path}")).header("content-type", "application/grpc")
+            }
+        };
+        match self.address {
+            Address::TagHeader => request = request.header("weir-tag", "blue"),
+            Address::PinHeader => {
+                request = request.header("weir-revision", format!("{}-predictor-00001", self.service));
+            }
+            Address::Host | Address::Path | Address::ModelName | Address::OpenAiModel | Address::TagHost => {}
+        }
+        if let Some(text) = credential.text() {
+            request = request.header("authorization", format!("Bearer {text}"));
+        }
+        request.body(Full::new(self.body())).unwrap()
+    }
+
+    fn body(self) -> Bytes {
+        match self.wire {
+            Wire::Http1 | Wire::Http2 if self.operation == Operation::Metadata => Bytes::new(),
+            Wire::Http1 | Wire::Http2 => format!("{{\"model\":\"{}\"}}", self.service).into(),
+            Wire::Grpc | Wire::GrpcStream => grpc::infer(self.service),
+        }
+    }
+
+    /// Sends the request, and returns its HTTP status, or the HTTP status like its gRPC status, and its message.
+    async fn sent(self, world: &World, credential: Credential) -> (u16, String) {
+        let request = self.request(credential);
+        let response = match self.wire {
+            Wire::Http1 => connect(world.address()).await.send_request(request).await,
+            Wire::Http2 | Wire::Grpc | Wire::GrpcStream => {
+                connect_h2(world.address()).await.send_request(request).await
+            }
+        };
+        let response = response.unwrap();
+        if matches!(self.wire, Wire::Http1 | Wire::Http2) {
+            let answer = read(response).await.unwrap();
+            return (answer.status.as_u16(), answer.text().to_owned());
+        }
+        let ended = grpc::ended(response).await;
+        let (code, message) = grpc::status(&ended);
+        let status = match code {
+            "0" => 200,
+            "16" => 401,
+            "7" => 403,
+            "5" => 404,
+            other => panic!("{self:?}: {other} {message}"),
+        };
+        (status, message)
+    }
+}
+
+fn cells(service: &'static str) -> impl Iterator<Item = Cell> {
+    let wires = WIRES.into_iter().flat_map(|wire| ADDRESSES.map(|address| (wire, address)));
+    let all = wires.flat_map(|(wire, address)| OPERATIONS.map(|operation| (wire, address, operation)));
+    let cells = all.map(move |(wire, address, operation)| Cell { wire, address, operation, service });
+    cells.filter(|cell| cell.exists())
+}
+
+/// Every cell has the expected status; of the refused requests none reaches the replica, and each gets the same answer
+/// as a request to a service that does not exist.
+#[tokio::test]
+async fn every_key_opens_what_it_should_and_nothing_else() {
+    let guarded = Guarded::new(Scope::Local, matrix_policy()).await;
+    let mut count = 0;
+    for (cell, missing) in cells("digits").zip(cells("absent")) {
+        for credential in CREDENTIALS {
+            let before = guarded.replica.requests();
+            let found = cell.sent(&guarded.world, credential).await;
+            let expected = credential.expected(&cell.needed());
+            assert_eq!(found.0, expected, "{cell:?} {credential:?}: {}", found.1);
+            // A request whose pooled connection was stale is sent again.
+            let is_seen = guarded.replica.requests() > before;
+            assert_eq!(is_seen, expected == 200, "{cell:?} {credential:?}");
+            if expected != 200 {
+                assert_eq!(missing.sent(&guarded.world, credential).await, found, "{missing:?} {credential:?}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 400, "{count}");
+}
+
+/// At the host of a service that the client may not use, calls that are about no service get the answer of any host.
+#[tokio::test]
+async fn a_host_shows_nothing_by_calls_that_are_about_no_service() {
+    let guarded = Guarded::new(Scope::Local, matrix_policy()).await;
+    for path in ["/", "/v2", "/v2/health/ready", "/v2/models", "/v1/models", "/v2/logging", "/v1/completions", "/x"] {
+        for credential in [Credential::None, Credential::Bad, Credential::OfOther] {
+            let mut answers = Vec::new();
+            for host in ["digits.default", "absent.default"] {
+                let mut request = Request::get(path).header("host", host);
+                if let Some(text) = credential.text() {
+                    request = request.header("x-api-key", text);
+                }
+                let answer = once(guarded.world.address(), request.body(Full::default()).unwrap()).await;
+                answers.push((answer.status, answer.text().to_owned()));
+            }
+            assert_eq!(answers[0], answers[1], "{path} {credential:?}");
+        }
+    }
+    assert_eq!(guarded.replica.requests(), 0);
+}
+
+/// Only a client that may use every service learns that one does not exist.
+#[tokio::test]
+async fn who_may_use_all_services_learns_which_do_not_exist() {
+    let all = rule("right", &["*"], &Operation::ALL);
+    let guarded = Guarded::new(Scope::Local, policy(vec![written(1, "right")], vec![all])).await;
+    // A control call to no service is one that needs a service.
+    for missing in cells("absent").filter(|cell| cell.operation != Operation::Control) {
+        assert_eq!(missing.sent(&guarded.world, Credential::Right).await.0, 404, "{missing:?}");
+    }
+}
