@@ -4,6 +4,7 @@ mod check;
 mod domain;
 mod fetch;
 mod infer;
+mod key;
 mod kubernetes;
 mod limits;
 mod logs;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use check::{CheckArgs, Place};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
+pub(crate) use key::{CreateKeyArgs, KeyAction, KeyArgs, ListKeysArgs, RevokeKeyArgs};
 pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, ProcessArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Send one request to a service and print the response.
     Infer(InferArgs),
+    /// Make, list and revoke the API keys of clients.
+    Key(KeyArgs),
     /// Estimate the GPUs that requests would have needed, and their time in the queue.
     Simulate(Box<SimulateArgs>),
     /// Route requests to the InferenceServices of a Kubernetes cluster.

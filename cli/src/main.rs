@@ -8,6 +8,7 @@
 //!   weir gateway, weir controller, weir autoscaler, weir model-cache ◄──► API server
 //! ```
 
+mod access;
 mod allocator;
 mod args;
 mod authority;
@@ -19,6 +20,7 @@ mod error;
 mod exit;
 mod fetch;
 mod infer;
+mod key;
 mod kubernetes;
 mod log_output;
 mod logs;
@@ -65,6 +67,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,
+            Command::Key(args) => key::run(args),
             Command::Simulate(args) => simulate::run(*args).await,
             Command::Gateway(args) => kubernetes::gateway(args).await,
             Command::Controller(args) => kubernetes::controller(args).await,

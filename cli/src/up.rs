@@ -56,7 +56,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         runtime: args.runtime.as_deref(),
     };
     let Survey { files, declaration, options, .. } = survey(&what, &state_dir)?.without_errors()?;
-    let ports = Ports::bind(&args)?;
+    let mut ports = Ports::bind(&args)?;
     let _lock = StateLock::acquire(&state_dir)?;
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     };
     file.write(&state_dir)?;
     print_greeting(&file, declaration.count());
-    let exit = Components::start(files, (cluster, predictors), &ports, &drain).serve(ports, drain).await;
+    let exit = Components::start(files, (cluster, predictors), &mut ports, &drain).serve(ports, drain).await;
     file.remove(&state_dir);
     Ok(exit)
 }

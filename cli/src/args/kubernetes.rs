@@ -53,6 +53,11 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8443, help_heading = "TLS")]
     pub(crate) tls_port: u16,
 
+    /// File with keys and rules of clients; repeatable, and read again when it changes. With it, requests that no rule
+    /// allows are refused [default: every request is served].
+    #[arg(long = "access-file", value_name = "FILE", help_heading = "Access")]
+    pub(crate) access_files: Vec<PathBuf>,
+
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 

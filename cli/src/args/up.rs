@@ -74,6 +74,11 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// File with keys and rules of clients; repeatable, and read again when it changes. With it, requests that no rule
+    /// allows are refused [default: every request is served].
+    #[arg(long = "access-file", value_name = "FILE", help_heading = "Access")]
+    pub(crate) access_files: Vec<PathBuf>,
+
     /// Path of the program weir-runtime [default: the one in the same folder as weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,

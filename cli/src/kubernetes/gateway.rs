@@ -12,6 +12,7 @@ use weir_ops::registry;
 
 use super::connect::{self, connect};
 use super::process::Process;
+use crate::access::AccessFiles;
 use crate::args::GatewayArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -31,6 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// # Errors
 /// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
+    let access = AccessFiles::read(&args.access_files)?;
     let (ports, tls) = bind(&args)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
     let options = weir_cluster_kubernetes::Options {
@@ -42,6 +44,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     };
     let mut options = Options::new(&process.name, Scope::Cluster);
     args.limits.apply(&mut options);
+    options.access = access.as_ref().map(|files| Arc::clone(&files.control));
     let gateway = Gateway::new(options);
     let snapshots = Directory::watch(&connected.cluster);
     let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
@@ -55,6 +58,10 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
         let following = tls.pair.follow();
         let stop = process.stop.clone();
         process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
+    }
+    if let Some(access) = access {
+        let stop = process.stop.clone();
+        process.tasks.spawn(async move { stop.run_until_cancelled(access.follow()).await });
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;

@@ -54,7 +54,7 @@ impl Components {
     pub(super) fn start(
         files: Files,
         (cluster, predictors): (Local, PredictorAddresses),
-        ports: &Ports,
+        ports: &mut Ports,
         drain: &Drain,
     ) -> Self {
         let stop = CancellationToken::new();
@@ -74,6 +74,9 @@ impl Components {
         let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
         tasks.spawn(until(&stop, service_names::follow(declaration.clone(), sender)));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
+        if let Some(access) = ports.access.take() {
+            tasks.spawn(until(&stop, access.follow()));
+        }
         let predictor_ports = PredictorPorts {
             addresses: predictors,
             gateway: gateway.clone(),
@@ -173,6 +176,7 @@ fn gateway(
     options.declared = Some(services);
     options.hosts = ports.serving_hosts.clone();
     ports.limits.apply(&mut options);
+    options.access = ports.access.as_ref().map(|files| Arc::clone(&files.control));
     if let Some(tls) = &ports.tls {
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));
     }

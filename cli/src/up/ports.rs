@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use weir_serve::known_hosts::KnownHosts;
 
+use crate::access::AccessFiles;
 use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;
 use crate::ports::bind;
@@ -23,6 +24,8 @@ pub(super) struct Ports {
     pub(super) admin_hosts: KnownHosts,
     /// Limits of the serving port.
     pub(super) limits: LimitArgs,
+    /// Keys and rules of clients; `None` serves every request.
+    pub(super) access: Option<AccessFiles>,
 }
 
 impl Ports {
@@ -30,9 +33,10 @@ impl Ports {
     ///
     /// # Errors
     /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`]; [`CliError::Usage`] for an invalid
-    /// certificate, or for the same port given to both flags.
+    /// certificate, or for the same port given to both flags; [`CliError::Invalid`] for access files with errors.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+        let access = AccessFiles::read(&args.access_files)?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let admin = SocketAddr::new(args.admin_address, args.admin_port);
         let admin = bind("--admin-port", admin);
@@ -46,6 +50,7 @@ impl Ports {
             serving_hosts: KnownHosts::of(args.address, &args.allowed_hosts),
             admin_hosts: KnownHosts::of(args.admin_address, &args.allowed_hosts),
             limits: args.limits,
+            access,
         })
     }
 

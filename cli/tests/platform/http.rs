@@ -9,6 +9,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends a request, and returns the status and the text of the response, including its headers.
 pub(crate) fn send(address: SocketAddr, host: &str, method: &str, path: &str) -> (u16, String) {
+    send_with_key(address, host, (method, path), None)
+}
+
+/// Like [`send`], with a key in the header `x-api-key`.
+pub(crate) fn send_with_key(
+    address: SocketAddr,
+    host: &str,
+    (method, path): (&str, &str),
+    key: Option<&str>,
+) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let body = match method {
@@ -17,8 +27,9 @@ pub(crate) fn send(address: SocketAddr, host: &str, method: &str, path: &str) ->
     };
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\nconnection: close\r\n{}\r\n{body}",
+        body.len(),
+        key.map_or_else(String::new, |key| format!("x-api-key: {key}\r\n")),
     )
     .unwrap();
     let mut text = String::new();

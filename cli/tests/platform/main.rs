@@ -7,6 +7,7 @@
     reason = "a test may end at once, and looks at the clock to end at all"
 )]
 
+mod access;
 mod check;
 mod client;
 mod digits;

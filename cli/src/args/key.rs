@@ -1,0 +1,100 @@
+//! The flags of `weir key`.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use weir_access::Operation;
+
+const NOTES: &str = "\
+A gateway reads the file by --access-file, and again within a second of each change. Rules, which
+say what a client may do, are in another access file: see docs/access.md.
+
+On Kubernetes, put the file into the Secret that the chart mounts (access.secret):
+    kubectl create secret generic weir-access -n weir-system --from-file=keys.yaml \\
+      --dry-run=client -o yaml | kubectl apply -f -";
+
+/// Makes, lists and revokes the API keys of clients.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    pub(crate) action: KeyAction,
+}
+
+/// Commands of `weir key`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum KeyAction {
+    /// Make a key for a client, store its digest and print it once.
+    Create(CreateKeyArgs),
+    /// List the ids of the keys, with their clients.
+    List(ListKeysArgs),
+    /// Remove a key, so that gateways refuse it.
+    Revoke(RevokeKeyArgs),
+}
+
+/// Flags of `weir key create`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateKeyArgs {
+    /// File of keys; made with mode 0600 if it does not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Name of the client, by which rules, logs and metrics name it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client: String,
+
+    /// Time from which the key is refused, such as 2027-01-31T00:00:00Z [default: never].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires: Option<Timestamp>,
+
+    /// Operation to which the key is limited; repeatable [default: all that the rules allow].
+    #[arg(long = "scope", value_name = "OPERATION", value_enum)]
+    pub(crate) scopes: Vec<Scope>,
+
+    /// Role of the client when it uses this key; repeatable.
+    #[arg(long = "role", value_name = "NAME")]
+    pub(crate) roles: Vec<String>,
+}
+
+/// Flags of `weir key list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListKeysArgs {
+    /// File of keys.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Flags of `weir key revoke`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RevokeKeyArgs {
+    /// File of keys.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Id of the key, the part between its first two underscores.
+    pub(crate) id: String,
+}
+
+/// Operation to which a key can be limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scope {
+    /// Inference.
+    Infer,
+    /// Health, metadata, configuration and statistics of models.
+    Metadata,
+    /// Control of servers: loading, settings, shared memory.
+    Control,
+    /// Choice of a revision by header or tag.
+    Pin,
+}
+
+impl From<Scope> for Operation {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Infer => Self::Infer,
+            Scope::Metadata => Self::Metadata,
+            Scope::Control => Self::Control,
+            Scope::Pin => Self::Pin,
+        }
+    }
+}
