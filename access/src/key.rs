@@ -22,12 +22,13 @@ pub struct KeyId(u64);
 
 /// SHA-256 of a key's whole text.
 ///
-/// A fast hash is right for a secret of 256 random bits: nobody can try enough of them, however fast the hash is. Slow
-/// hashes protect passwords, which are guessed, and would let every request with a bad key cost the gateway milliseconds.
+/// A fast hash is right for a secret of 256 random bits: no attacker can try enough of them, however fast the hash is.
+/// Slow hashes protect passwords, which can be guessed, and with them each request with a bad key would cost the gateway
+/// milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyDigest([u8; 32]);
 
-/// A key that was just made. Its text is shown once and stored nowhere.
+/// A key that was just made. The text is shown once and stored nowhere.
 pub struct NewKey {
     /// The id by which the key is found.
     pub id: KeyId,

@@ -12,6 +12,7 @@ mod pattern;
 mod policy;
 mod rule;
 mod rules;
+mod service_id;
 
 pub use caller::Caller;
 pub use document::{AccessDocument, WrittenKey};
@@ -20,7 +21,8 @@ pub use keys::{KeyError, Keys};
 pub use operation::{Operation, Operations};
 pub use policy::{Policy, PolicyError, Problem};
 pub use rule::{Rule, RuleError};
-pub use rules::{Grant, Rules, ServiceId, ServiceRules, Verdict};
+pub use rules::{Grant, Rules, ServiceRules, Verdict};
+pub use service_id::ServiceId;
 
 /// Longest name of a client, in bytes. ServiceAccounts of Kubernetes have up to 150.
 pub const MAX_NAME: usize = 253;

@@ -13,7 +13,7 @@ pub enum Operation {
     Metadata,
     /// Calls that control a server: loading, settings, shared memory, tracing, logging.
     Control,
-    /// Choice of a revision by a header or by the host of a tag. Such a request needs the operation of its call as well.
+    /// Choice of a revision by a header or by the host of a tag. The request needs the operation of its call as well.
     Pin,
 }
 

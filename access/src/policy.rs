@@ -13,15 +13,15 @@ use crate::document::{AccessDocument, WrittenKey};
 use crate::key::{KeyDigest, KeyId};
 use crate::keys::Keys;
 use crate::operation::Operations;
-use crate::rule::RuleError;
+use crate::rule::{RuleError, below};
 use crate::rules::Rules;
 
 /// Keys and rules of all access files.
 #[derive(Debug, Default)]
 pub struct Policy {
-    /// All API keys.
+    /// API keys of all files.
     pub keys: Keys,
-    /// All rules.
+    /// Rules of all files.
     pub rules: Rules,
 }
 
@@ -113,9 +113,4 @@ fn add(keys: &mut Keys, names: &mut Names, written: &WrittenKey) -> Result<(), (
 fn seconds(text: &str) -> Result<u64, Problem> {
     let time: Timestamp = text.parse().map_err(|_| Problem::Time)?;
     Ok(u64::try_from(time.as_second()).unwrap_or(0))
-}
-
-/// Returns the path of a field below another one.
-pub(crate) fn below(path: &str, field: &str) -> String {
-    if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::operation::{Operation, Operations};
 use crate::pattern;
-use crate::rules::ServiceId;
+use crate::service_id::ServiceId;
 
 /// Pattern that matches every service.
 const EVERY_SERVICE: &str = "*";
@@ -138,12 +138,17 @@ impl Rule {
         self.operations.contains(&operation)
     }
 
-    /// Returns the one client that the rule names; `None` for a rule that may allow others.
+    /// Returns the clients of a rule that names each of them exactly; `None` for a rule that may allow others.
     pub(crate) fn exact_clients(&self) -> Option<&[String]> {
         let is_exact =
             self.roles.is_empty() && !self.anyone && !self.clients.iter().any(|name| pattern::is_prefix(name));
         is_exact.then_some(&self.clients)
     }
+}
+
+/// Returns the path of a field below another one.
+pub(crate) fn below(path: &str, field: &str) -> String {
+    if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") }
 }
 
 fn is_service_pattern(text: &str) -> bool {

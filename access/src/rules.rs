@@ -8,16 +8,8 @@ use std::fmt;
 
 use crate::caller::Caller;
 use crate::operation::Operation;
-use crate::rule::{MAX_RULES, Rule, RuleError};
-
-/// A service, by the names of its namespace and of its InferenceService.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceId<'a> {
-    /// Namespace of the service.
-    pub namespace: &'a str,
-    /// Name of the InferenceService, without that of a component.
-    pub name: &'a str,
-}
+use crate::rule::{MAX_RULES, Rule, RuleError, below};
+use crate::service_id::ServiceId;
 
 /// The rules of all access files, with an index: the cost of a decision does not grow with the rules for other clients.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +17,7 @@ pub struct Rules {
     all: Vec<Rule>,
     /// Rules that name a client by its exact name and no other caller.
     by_client: HashMap<String, Vec<u32>>,
-    /// All other rules.
+    /// Indices of all other rules.
     shared: Vec<u32>,
 }
 
@@ -126,8 +118,7 @@ impl ServiceRules {
             return Err((String::new(), RuleError::TooManyRules));
         }
         for (at, rule) in rules.iter().enumerate() {
-            rule.check_of_service()
-                .map_err(|(field, error)| (crate::policy::below(&format!("[{at}]"), &field), error))?;
+            rule.check_of_service().map_err(|(field, error)| (below(&format!("[{at}]"), &field), error))?;
         }
         Ok(Self(rules.into()))
     }

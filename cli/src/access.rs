@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_access::{AccessDocument, Policy};
-use weir_crds::{Document, read_document};
+use weir_crds::{ReadDocument, read_document};
 use weir_gateway::AccessControl;
 
 use crate::error::CliError;
@@ -98,7 +98,7 @@ fn policy(files: &[PathBuf]) -> Result<Policy, Vec<String>> {
 ///
 /// # Errors
 /// One line for each error.
-pub(crate) fn document(file: &Path) -> Result<Document<AccessDocument>, Vec<String>> {
+pub(crate) fn document(file: &Path) -> Result<ReadDocument<AccessDocument>, Vec<String>> {
     let name = file.display().to_string();
     let failed = |reason: &str| vec![format!("{name} (--access-file): {reason}")];
     let size = std::fs::metadata(file).map_err(|error| failed(&error.to_string()))?.len();
@@ -123,6 +123,8 @@ fn fingerprints(files: &[PathBuf]) -> Vec<Fingerprint> {
 mod tests {
     use std::fs;
 
+    use weir_access::{Caller, Operation, Operations, Rules, ServiceId, ServiceRules, Verdict};
+
     use super::*;
 
     #[test]
@@ -145,5 +147,44 @@ mod tests {
         let errors = policy(&[one, folder.path().join("none.yaml")]).unwrap_err();
         assert!(errors[0].ends_with("keys.yaml:1:1: kyes: unknown field; did you mean `keys`?"), "{errors:?}");
         assert!(errors[1].contains("none.yaml (--access-file): No such file"), "{errors:?}");
+    }
+
+    /// Returns the text between the fences of the first block of YAML.
+    fn block(example: &str) -> &str {
+        let (_, rest) = example.split_once("```yaml\n").unwrap();
+        rest.split_once("```").unwrap().0
+    }
+
+    /// Decides about a row of an example's table, and returns the word for the answer.
+    fn answer(rules: &Rules, cells: &[&str]) -> &'static str {
+        let caller = match cells[0] {
+            "none" => Caller::anonymous(),
+            client => Caller::named(client.into(), Vec::new(), Operations::ALL),
+        };
+        let (namespace, name) = cells[1].split_once('/').unwrap();
+        let operation = Operation::ALL.into_iter().find(|operation| operation.label() == cells[2]).unwrap();
+        match rules.decide(&ServiceRules::default(), &caller, ServiceId { namespace, name }, operation) {
+            Verdict::Allowed(_) => "allowed",
+            Verdict::Forbidden => "forbidden",
+            Verdict::Unauthenticated => "unauthenticated",
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_page_give_the_answers_of_their_tables() {
+        let page = include_str!("../../docs/access.md");
+        let examples = page.split_once("\n## Recipes\n").unwrap().1.split("\n### ").skip(1);
+        let mut rows = 0;
+        for example in examples {
+            let document = read_document::<AccessDocument>("example", block(example)).unwrap();
+            let policy = Policy::of(&[document.value]).unwrap();
+            for row in example.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| client")) {
+                let cells: Vec<&str> =
+                    row.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+                assert_eq!(answer(&policy.rules, &cells), cells[3], "{row}");
+                rows += 1;
+            }
+        }
+        assert!(rows > 15, "{rows}");
     }
 }

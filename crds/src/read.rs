@@ -15,7 +15,7 @@ use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
 use crate::spans::{Spans, field_path};
 use crate::storage_container::StorageContainer;
 use crate::yaml::{self, Content, Node, Syntax};
-pub use document::{Document, read_document};
+pub use document::{ReadDocument, read_document};
 use kind::Kind;
 
 /// An object and the positions of its fields.

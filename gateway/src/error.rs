@@ -151,7 +151,7 @@ pub(crate) enum GatewayError {
     OneRuntime(String),
 }
 
-/// A refusal of access control. What the client reads depends on the refusal and the client alone, so that it says
+/// A refusal of access control. The message for the client depends on the refusal and the client alone, so that it says
 /// nothing about which services exist. The other fields are for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {

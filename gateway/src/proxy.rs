@@ -39,7 +39,7 @@ pub(crate) struct Proxy {
     probes: ProbeServices,
 }
 
-/// What is known of a request from its arrival on.
+/// Protocol, arrival and sender of a request.
 pub(crate) struct Inbound<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) arrived: Instant,

@@ -178,6 +178,7 @@ lint() {
     refused domain domain=Example.com
     refused gatway gatway.replicas=2
     refused secret gateway.tls.secret=tls
+    refused service access.rules[0].service=a/b
     refused pullPolicy runtime.image.pullPolicy=Sometimes
     refused external gateway.external.type=ClusterIP
     refused timeoutSeconds webhook.timeoutSeconds=60
@@ -190,6 +191,10 @@ lint() {
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -o '"name":"[a-z]*"' | cut -d'"' -f4 | paste -sd ' ')"
     check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
     check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
+    check "no access files by default" 0 "$(render | grep -c access)"
+    check "access files" 2 "$(render --set access.enabled=true,access.secretName=keys | grep -c -- --access-file=)"
+    check "access rules" 1 "$(render --set 'access.enabled=true,access.rules[0].clients={a},access.rules[0].services={a/*}' |
+        grep -cF 'rules.yaml: "{\"rules\":[{\"clients\":[\"a\"],\"services\":[\"a/*\"]}]}"')"
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
     check "no metrics API by default" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"

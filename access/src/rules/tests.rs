@@ -56,9 +56,10 @@ fn allows(rule: &Rule, caller: &Caller, service: ServiceId<'_>, operation: Opera
         Some((namespace, name)) => fits(namespace, service.namespace) && fits(name, service.name),
         None => true,
     });
-    let does = match rule.operations.is_empty() {
-        true => matches!(operation, Operation::Infer | Operation::Metadata),
-        false => rule.operations.contains(&operation),
+    let does = if rule.operations.is_empty() {
+        matches!(operation, Operation::Infer | Operation::Metadata)
+    } else {
+        rule.operations.contains(&operation)
     };
     (rule.anyone || by_client || by_role) && at && does && caller.is_in_scope(operation)
 }

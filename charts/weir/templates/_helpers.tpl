@@ -110,11 +110,29 @@ spec:
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
-          {{- if .secret }}
-          volumeMounts: [{name: tls, mountPath: /etc/weir/tls, readOnly: true}]
+          {{- if or .secret .access }}
+          volumeMounts:
+            {{- if .secret }}
+            - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
+            {{- end }}
+            {{- with .access }}
+            - {name: access-rules, mountPath: /etc/weir/access-rules, readOnly: true}
+            {{- if .secretName }}
+            - {name: access-keys, mountPath: /etc/weir/access-keys, readOnly: true}
+            {{- end }}
+            {{- end }}
           {{- end }}
-      {{- with .secret }}
-      volumes: [{name: tls, secret: {secretName: {{ . }}}}]
+      {{- if or .secret .access }}
+      volumes:
+        {{- with .secret }}
+        - {name: tls, secret: {secretName: {{ . }}}}
+        {{- end }}
+        {{- with .access }}
+        - {name: access-rules, configMap: {name: weir-access-rules}}
+        {{- with .secretName }}
+        - {name: access-keys, secret: {secretName: {{ . }}}}
+        {{- end }}
+        {{- end }}
       {{- end }}
 {{- end }}
 

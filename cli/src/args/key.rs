@@ -59,7 +59,7 @@ pub(crate) struct CreateKeyArgs {
 /// Flags of `weir key list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListKeysArgs {
-    /// File of keys.
+    /// File with the keys of clients.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -67,7 +67,7 @@ pub(crate) struct ListKeysArgs {
 /// Flags of `weir key revoke`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevokeKeyArgs {
-    /// File of keys.
+    /// File with the keys of clients.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -78,7 +78,7 @@ pub(crate) struct RevokeKeyArgs {
 /// Operation to which a key can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scope {
-    /// Inference.
+    /// Inference, and calls that are none of the others.
     Infer,
     /// Health, metadata, configuration and statistics of models.
     Metadata,

@@ -8,18 +8,18 @@ use super::against_schema;
 use crate::diagnostic::{Diagnostic, Position, Problem};
 use crate::schema::Schema;
 use crate::spans::Spans;
-use crate::yaml::{self, Document as YamlDocument, Node};
+use crate::yaml::{self, Document, Node};
 
 /// The value of a YAML document, and the positions of its fields.
 #[derive(Debug)]
-pub struct Document<T> {
+pub struct ReadDocument<T> {
     /// The value as written.
     pub value: T,
     file: String,
     root: Node,
 }
 
-impl<T> Document<T> {
+impl<T> ReadDocument<T> {
     /// Returns diagnostics for fields that are valid YAML but wrong by the rules of the file, each with its sentence.
     #[must_use]
     pub fn diagnostics(&self, found: impl IntoIterator<Item = (String, String)>) -> Vec<Diagnostic> {
@@ -41,7 +41,10 @@ impl<T> Document<T> {
 ///
 /// Every error of the document, in the order of the text, when there is one. An empty text is an error too: it is more
 /// likely the beginning of a file that is being written.
-pub fn read_document<T: DeserializeOwned + JsonSchema>(file: &str, text: &str) -> Result<Document<T>, Vec<Diagnostic>> {
+pub fn read_document<T: DeserializeOwned + JsonSchema>(
+    file: &str,
+    text: &str,
+) -> Result<ReadDocument<T>, Vec<Diagnostic>> {
     let (mut documents, problems) = yaml::documents(text);
     let diagnostic = |(position, field, problem)| Diagnostic { file: file.to_owned(), position, field, problem };
     let at_start = |sentence: &str| {
@@ -53,7 +56,7 @@ pub fn read_document<T: DeserializeOwned + JsonSchema>(file: &str, text: &str) -
         return Err(found.map(diagnostic).collect());
     }
     let root = match (documents.pop(), documents.is_empty()) {
-        (Some(YamlDocument { root, .. }), true) => root,
+        (Some(Document { root, .. }), true) => root,
         (Some(_), false) => return Err(at_start("several documents, where one is expected")),
         (None, _) => return Err(at_start("the file is empty")),
     };
@@ -61,7 +64,7 @@ pub fn read_document<T: DeserializeOwned + JsonSchema>(file: &str, text: &str) -
     if found.is_empty() {
         // The schema is derived from the type, so this error is one that a schema cannot express.
         match serde_json::from_value(json) {
-            Ok(value) => return Ok(Document { value, file: file.to_owned(), root }),
+            Ok(value) => return Ok(ReadDocument { value, file: file.to_owned(), root }),
             Err(error) => found.push((root.position, String::new(), Problem::Syntax(error.to_string()))),
         }
     }

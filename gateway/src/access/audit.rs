@@ -51,7 +51,7 @@ struct Bucket {
 }
 
 impl Audit {
-    /// Records a refusal.
+    /// Logs and counts a refusal.
     pub(crate) fn refused(&self, refused: &Refused) {
         let Refused { refusal, client, service, operation, because } = refused;
         let name = client.as_deref().unwrap_or(ANONYMOUS);
@@ -62,7 +62,7 @@ impl Audit {
         tracing::warn!(client = name, operation, service, reason, because, left_out, "a request was refused");
     }
 
-    /// Records a control call that a rule allows to this client; `None` is an anonymous one.
+    /// Logs a control call that a rule allows to this client; `None` is an anonymous one.
     pub(super) fn controlled(&self, client: Option<&str>, service: &ServiceName, grant: Grant) {
         let name = client.unwrap_or(ANONYMOUS);
         let Some(left_out) = self.books.lock().line(name, now()) else {
