@@ -15,7 +15,10 @@ Generated from the programs; `--help` says the same.
     .to_owned();
     let weir = Args::command();
     for command in weir.get_subcommands() {
-        add_weir_command(&mut page, command);
+        add_weir_command(&mut page, command.get_name(), command);
+        for below in command.get_subcommands() {
+            add_weir_command(&mut page, &format!("{} {}", command.get_name(), below.get_name()), below);
+        }
     }
     add_runtime(&mut page, &weir_runtime::args::command());
     page.push_str(MEMORY);
@@ -37,11 +40,14 @@ fn flags_of_the_runtime_are_listed() {
     check("cluster/src/runtime_flags.txt", &lines.concat());
 }
 
-fn add_weir_command(page: &mut String, command: &Command) {
-    let name = command.get_name();
+fn add_weir_command(page: &mut String, name: &str, command: &Command) {
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default();
-    page.push_str(&format!("\n## `weir {name}`\n\n{about}.\n\n{HEAD}"));
+    page.push_str(&format!("\n## `weir {name}`\n\n{about}.\n"));
+    if command.get_arguments().next().is_none() {
+        return;
+    }
+    page.push_str(&format!("\n{HEAD}"));
     for arg in command.get_arguments() {
         page.push_str(&row(arg));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use weir_access::Policy;
 use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
     Apply, Desired, Destination, Directory, Fake, Host, Mirror, PodTemplate, Readiness, Route, ServiceName, Workload,
@@ -12,7 +13,7 @@ use weir_cluster::{
 use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::WebhookMetrics;
-use weir_gateway::{Gateway, Options, Scope};
+use weir_gateway::{AccessControl, Gateway, Options, Scope};
 use weir_model_cache::CacheMetrics;
 use weir_ops::registry::{self, Registry};
 use weir_runtime::internals::{self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics};
@@ -32,6 +33,8 @@ In Prometheus' text format 0.0.4. Generated from the output of the programs. Met
 `/metrics` on port 9090 (`--admin-port`): the gateway's metrics of each revision, the autoscaler's decisions, the controller, and the process
 that runs them. `weir autoscaler` has the autoscaler's metrics, and with `--gpu-price` the gauge `weir_autoscaler_gpu_price`: multiplied by
 `weir_autoscaler_gpu_seconds_total / 3600` it is the money spent.
+
+Metrics that begin with `weir_gateway_access_` exist with [access control](access.md#audit) only.
 
 Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Values of `reason`: REASONS.
 `weir status --json` shows each reason as a sentence with its numbers.
@@ -86,7 +89,8 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     serve(&cluster).await?;
     let (directory, reports) = (cluster.clone(), cluster.clone());
     let autoscaler = Autoscaler::new(directory, reports, cluster.clone(), cluster.clone());
-    let gateway = Gateway::new(Options::new("local", Scope::Local));
+    let access = Some(AccessControl::new(Policy::default()));
+    let gateway = Gateway::new(Options { access, ..Options::new("local", Scope::Local) });
     let registry = up::registry(&gateway, &autoscaler, &controller(&cluster)?);
     let mut decisions = autoscaler.decisions();
     let stop = CancellationToken::new();

@@ -76,6 +76,12 @@ impl Audit {
         let books = self.books.lock();
         let counts = books.refused.iter().map(|((client, refusal), count)| (Arc::clone(client), *refusal, *count));
         let mut counts: Vec<_> = counts.collect();
+        // A series that exists from the beginning shows its first increase.
+        for refusal in [Refusal::NoCredential, Refusal::InvalidCredential] {
+            if !counts.iter().any(|(client, counted, _)| **client == *ANONYMOUS && *counted == refusal) {
+                counts.push((ANONYMOUS.into(), refusal, 0));
+            }
+        }
         counts.sort();
         (counts, books.left_out)
     }
