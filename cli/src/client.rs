@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body_util::{BodyExt, Limited};
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Url};
@@ -18,12 +18,17 @@ use crate::error::CliError;
 /// Largest response body in bytes. It is far more than a terminal can show.
 const MAX_RESPONSE: usize = 256 << 20;
 
+/// Header of an API key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// HTTP/1.1 client for one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
     /// Timeout of a request, including its whole response.
     timeout: Duration,
+    /// API key of each request, for a gateway with access control.
+    key: Option<HeaderValue>,
 }
 
 impl Client {
@@ -49,7 +54,19 @@ impl Client {
             .redirect(Policy::none())
             .build();
         let http = http.map_err(|error| usage(&format!("cannot be requested: {error}")))?;
-        Ok(Self { http, timeout })
+        Ok(Self { http, timeout, key: None })
+    }
+
+    /// Sends this API key with each request.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] for a key that is no text of a header.
+    pub(crate) fn with_key(mut self, key: &str) -> Result<Self, CliError> {
+        let no_key = |_| CliError::Usage("--api-key has characters that no key has".to_owned());
+        let mut key = HeaderValue::try_from(key).map_err(no_key)?;
+        key.set_sensitive(true);
+        self.key = Some(key);
+        Ok(self)
     }
 
     /// Sends a GET request.
@@ -70,6 +87,10 @@ impl Client {
     }
 
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response<Bytes>, CliError> {
+        let request = match &self.key {
+            Some(key) => request.header(API_KEY, key),
+            None => request,
+        };
         let reason = match tokio::time::timeout(self.timeout, exchange(request)).await {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(error)) if is_refused(&*error) => return Err(nothing_listens(url)),

@@ -85,6 +85,10 @@ impl Model {
         let url = format!("{gateway}{path}/v2/models/{}", service.name());
         let timeout = Duration::from_secs(args.timeout);
         let client = Client::new(&url, certificate.as_deref(), timeout)?;
+        let client = match &args.api_key {
+            Some(key) => client.with_key(key)?,
+            None => client,
+        };
         Ok(Self { client, url })
     }
 }

@@ -31,6 +31,11 @@ pub(crate) struct InferArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 
+    /// API key, for a gateway with access control. Set the environment variable rather than the flag, which other users of
+    /// the machine can read.
+    #[arg(long, value_name = "KEY", env = "WEIR_API_KEY", hide_env_values = true)]
+    pub(crate) api_key: Option<String>,
+
     /// State directory of the `weir up` to call [default: ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,

@@ -62,6 +62,13 @@ fn keys_are_made_and_revoked_while_the_platform_serves() {
     let listed = key(&["list"], &platform.keys);
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains(&format!("{id}  team-a  expires never  scopes all")), "{listed}");
+    let request = folder.path().join("request.json");
+    fs::write(&request, r#"{"inputs": []}"#).unwrap();
+    let request = request.display().to_string();
+    let refused = platform.weir.run(&["infer", NAME, "--json", &request]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("a key is needed"), "{refused:?}");
+    let answered = platform.weir.run(&["infer", NAME, "--json", &request, "--api-key", &text]);
+    assert!(answered.status.success(), "{answered:?}");
     // A file that is broken while it is edited changes nothing.
     fs::write(&platform.rules, "rules:\n- client").unwrap();
     let failed = || {
@@ -74,7 +81,8 @@ fn keys_are_made_and_revoked_while_the_platform_serves() {
     assert!(key(&["revoke", &id], &platform.keys).status.success());
     platform.until("the key to be refused", &text, 401);
     let (_, metrics) = http::send(platform.weir.admin, "localhost", "GET", "/metrics");
-    let counted = "weir_gateway_access_refused_total{client=\"(anonymous)\",reason=\"no_credential\"} 1\n";
+    // One request without a key, and one of `weir infer`.
+    let counted = "weir_gateway_access_refused_total{client=\"(anonymous)\",reason=\"no_credential\"} 2\n";
     assert!(metrics.contains(counted), "{metrics}");
     let log = platform.weir.output();
     assert!(log.contains("a request was refused") && !log.contains(&text), "{log}");

@@ -15,6 +15,7 @@ use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use weir_access::Rule;
 use weir_cluster::{
     Apply, Desired, Destination, Directory, Host, Route, Routes, ServiceName, Snapshot, Split, Workload,
 };
@@ -224,6 +225,20 @@ async fn a_host_that_two_names_make_stays_with_the_service_that_was_there_first(
     let conflicts = routes.conflicts().into_iter();
     let losers: Vec<_> = conflicts.filter(|conflict| conflict.host == host).map(|conflict| conflict.loser).collect();
     assert_eq!(losers, [claims]);
+}
+
+#[tokio::test]
+async fn a_tenant_opens_its_own_service_alone() {
+    let teams = Teams::new("roll", "tenant-access-a", "tenant-access-b").await;
+    let own = teams.named("roll");
+    let mut route = route(&["roll.tenant-access-b".to_owned()], own.revision(1).unwrap().as_str());
+    route["access"] = json!([{ "anyone": true }, { "anyone": true, "services": ["*"] }, { "anyone": 1 }]);
+    create(&teams.own::<Service>(), &routed("roll", "roll", &route)).await.unwrap();
+    let routes = teams.until(|snapshot| snapshot.routes.of(&own).is_some()).await.routes;
+    let rules = |service: &ServiceName| routes.of(service).unwrap().access.as_slice().to_vec();
+    let anyone = Rule { anyone: true, ..Rule::default() };
+    assert_eq!(rules(&own), [anyone], "a rule that names services counts nowhere");
+    assert_eq!(rules(&teams.service), []);
 }
 
 #[tokio::test]
