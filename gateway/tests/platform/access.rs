@@ -3,20 +3,23 @@
 
 mod matrix;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use weir_access::{AccessDocument, NewKey, Operation, Policy, Rule, ServiceRules, WrittenKey};
-use weir_cluster::{ControlRoutes, Host, Route, Tag, Tagged};
+use weir_cluster::{Batching, ControlRoutes, Host, Mirror, Route, Tag, Tagged};
 use weir_gateway::{AccessControl, Options, Scope};
 
 use crate::client::{Answered, connect_h2, once, post, with};
 use crate::grpc;
 use crate::replica::{Behaviour, TestReplica};
-use crate::world::{HOST, World, revision};
+use crate::world::{HOST, World, revision, until};
 
 /// Host of the service's tag.
 const TAG_HOST: &str = "blue-digits-default.example.com";
@@ -268,4 +271,60 @@ async fn a_pod_of_the_service_needs_no_key() {
     assert_eq!(guarded.infer(None).await.status, StatusCode::OK, "the replica has this machine's address too");
     guarded.world.take(1, "a").await;
     assert_eq!(guarded.infer(None).await.status, StatusCode::UNAUTHORIZED);
+}
+
+/// A batch of the gateway has requests of one client, so that the client's name holds for the whole batch.
+#[tokio::test]
+async fn a_batch_has_requests_of_one_client() {
+    let keys = vec![written(1, "a"), written(2, "b")];
+    let batching = Batching { max_size: 2, max_latency: Duration::from_secs(60) };
+    let policy = policy(keys, vec![rule("*", &["*"], &[])]);
+    let guarded = Guarded::with_route(Scope::Local, policy, |route| route.batching = Some(batching)).await;
+    let address = guarded.world.address();
+    let predict = |number: u8| {
+        let request = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[1]]}");
+        tokio::spawn(once(address, with(request, "x-api-key", &key(number).text)))
+    };
+    let clients = [predict(1), predict(2), predict(1), predict(2)];
+    // With other batches, or without any, the replica would get another number of requests.
+    until("both batches", || guarded.replica.requests() >= 2).await;
+    clients.iter().for_each(tokio::task::JoinHandle::abort);
+    let heads = guarded.replica.seen.heads.lock();
+    assert_eq!(heads.len(), 2);
+    let names: BTreeSet<_> = heads.iter().map(|head| head.headers["weir-client"].to_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["a", "b"]));
+}
+
+#[tokio::test]
+async fn a_mirror_gets_no_key_either() {
+    let policy = policy(vec![written(1, "a")], vec![rule("a", &["*"], &[])]);
+    let guarded = Guarded::new(Scope::Local, policy).await;
+    let mirror = TestReplica::start(Behaviour::Mirror).await;
+    let copies = Mirror { revision: revision(2), percent: 100 };
+    guarded.world.serve(&[100, 0], |route| route.mirror = Some(copies)).await;
+    guarded.world.put(2, "b", mirror.address).await;
+    assert_eq!(guarded.infer(Some(&key(1).text)).await.status, StatusCode::OK);
+    until("the copy", || mirror.requests() == 1).await;
+    let head = mirror.seen.heads.lock().pop().unwrap();
+    assert_eq!(head.headers["weir-client"], "a");
+    assert!(!head.headers.contains_key("x-api-key"));
+}
+
+/// The handshake of a WebSocket is checked as any other request; after a refusal the connection closes.
+#[tokio::test]
+async fn a_websocket_needs_a_key() {
+    let policy = policy(vec![written(1, "a")], vec![rule("a", &["*"], &[Operation::Metadata])]);
+    let guarded = Guarded::new(Scope::Local, policy).await;
+    for (key, status) in [(String::new(), "401"), (format!("x-api-key: {}\r\n", key(1).text), "403")] {
+        let mut stream = TcpStream::connect(guarded.world.address()).await.unwrap();
+        let head = format!(
+            "GET /v2 HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{key}\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert_eq!(guarded.replica.requests(), 0);
 }

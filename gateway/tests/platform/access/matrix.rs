@@ -1,7 +1,5 @@
 //! Every operation, by every way to address a service, over every protocol, with every kind of key.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::client::{connect, read};
 
