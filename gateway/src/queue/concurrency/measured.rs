@@ -10,6 +10,7 @@
 //! Latency is ignored. Response times of one server differ by a factor of a hundred, and a server that batches takes
 //! longer for more requests but still answers more of them per second.
 
+mod mixture;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,9 @@ mod window;
 
 use std::time::{Duration, Instant};
 
+use mixture::Mixture;
 use step::Step;
-use window::{Ratio, Slots, Throughput, Window};
+use window::{MAX_WINDOWS, Pool, Ratio, Slots, Throughput, Window};
 
 /// Limit of an engine before anything is measured: a server that generates text batches at least as many requests.
 const ENGINE_LIMIT: u32 = 64;
@@ -29,9 +31,14 @@ const MAX_LIMIT: u32 = 1024;
 /// Highest limit of a server that may work on one request at a time: one request runs, and the next one is on its way.
 const MAX_SERIAL: u32 = 2;
 
-/// Growth of the limit at each startup step. Four times as many requests bring up to four times the answers, which is
-/// clear after one answer for each request, however much the service times differ.
+/// Growth of the limit at each startup step up to [`MANY`]. Four times as many requests bring up to four times the answers,
+/// which is clear after one answer for each request, however much the service times differ.
 const STARTUP_FACTOR: u32 = 4;
+
+/// Growth of the limit at each startup step from [`MANY`] on. A server that collapses has to answer the surplus at the
+/// speed to which it has collapsed, and four times too many requests may take sixteen times as long as twice too many.
+const CAREFUL_FACTOR: u32 = 2;
+const MANY: u32 = 32;
 
 /// Fraction of the possible gain for which a larger limit is kept, and of the possible loss for which a smaller one is.
 /// At the resulting limit, 10 % more requests would bring 1.25 % more answers.
@@ -57,6 +64,10 @@ const CHANGED: f64 = 0.7;
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 const LONG_ANSWERS: u32 = 10;
 
+/// Fraction of the time of an answer for which a slot may be free without counting as idle: clients that send the next
+/// request after an answer need some time for it.
+const SHORT_IDLE: u32 = 64;
+
 /// Pause between two searches, in windows, and the number of times that it doubles while no search helps. A search
 /// costs less than half a window of throughput.
 const PAUSE: u32 = 32;
@@ -67,16 +78,23 @@ const MAX_DOUBLINGS: u32 = 2;
 /// Answers in the longest window: at least as many, and at least for each request at once.
 const MIN_ANSWERS: u32 = 512;
 const GENERATIONS: u32 = 6;
+/// Answers in the shortest window whose standard error is used to end it.
+const SHORT_WINDOW: u32 = 128;
 /// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
 const MAX_GENERATIONS: u32 = 32;
 
-/// Standard errors of a difference that is clear. Before a server gets more than two requests, three are needed: with
-/// two, an unequal pair of short windows passed for a second worker.
-const CLEAR: f64 = 2.0;
-const CERTAIN: f64 = 3.0;
+/// Mean number of requests in flight from which a smaller limit is tried although no request waits.
+const MANY_IDLE: f64 = 16.0;
 
-/// Fewest blocks of a window that is judged.
+/// Standard errors of a difference that is clear. A window is compared after each block, so two would be exceeded by
+/// chance too often. Before a server gets more than two requests, four are needed: with fewer, an unequal pair of short
+/// windows passed for a second worker.
+const CLEAR: f64 = 2.5;
+const CERTAIN: f64 = 4.0;
+
+/// Fewest blocks of a window that is judged, and of one that may show a second worker.
 const MIN_BLOCKS: u32 = 4;
+const PARALLEL_BLOCKS: u32 = 8;
 
 /// A limit that follows the number of answers per second.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,12 +111,16 @@ pub(crate) struct MeasuredLimit {
     workers: Workers,
     /// Longest time that an answer took during the first startup.
     slowest: Duration,
-    /// Time at which a slot last became free.
+    /// Time at which a slot became free that is not used again yet.
     freed: Option<Instant>,
+    /// Time that the last answer took.
+    took: Duration,
     /// Time at which the request was sent that was sent last among the answered ones.
     latest: Option<Instant>,
     /// Answers since the last change of the limit that were overtaken by an answer to a later request.
     overtaken: u32,
+    /// Requests of the larger limit that are still in the server after the limit shrank.
+    mixture: Mixture,
 }
 
 /// Requests that one gateway has at a replica.
@@ -127,8 +149,9 @@ enum Workers {
 enum Stage {
     /// The limit grows by large steps as long as each brings more answers per second than `base`.
     Startup { base: Option<Base> },
-    /// The limit stays for `pause` more windows, or until the rate is no longer that of the first window.
-    Settled { pause: u32, rate: Option<Throughput> },
+    /// The limit stays for `pause` more windows, or until the rate is no longer `rate`, and then for as many windows as
+    /// `next` needs to be compared.
+    Settled { pause: u32, rate: Option<Pool>, next: Step },
     /// The limit is the one of `step`, which is compared with `base`.
     Trial { base: Base, step: Step },
 }
@@ -137,9 +160,11 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Base {
     limit: u32,
+    /// Requests from which a step goes up or down: the limit, or what the clients use of it.
+    used: u32,
     /// This gateway's share of the limit.
     allowed: u32,
-    throughput: Throughput,
+    throughput: Pool,
     slots: Slots,
 }
 
@@ -177,8 +202,10 @@ impl MeasuredLimit {
             workers: if limit > MAX_SERIAL { Workers::Several } else { Workers::Unknown },
             slowest: Duration::ZERO,
             freed: None,
+            took: Duration::ZERO,
             latest: None,
             overtaken: 0,
+            mixture: Mixture::Steady,
         }
     }
 
@@ -231,23 +258,30 @@ impl MeasuredLimit {
         if usage.in_flight == 1 || self.progress.is_none() {
             self.progress = Some(now);
         }
-        if self.freed.is_some_and(|freed| freed < now) {
+        if self.freed.is_some_and(|freed| freed + self.took / SHORT_IDLE < now) {
             self.note_idle();
+        }
+        if usage.in_flight >= usage.allowed {
+            self.freed = None;
         }
     }
 
     /// Records that a request ended, in whatever way.
     pub(super) fn ended(&mut self, now: Instant) {
-        self.freed = Some(now);
+        self.freed.get_or_insert(now);
     }
 
     /// Records an answer `took` after its request was sent; `usage` includes its request.
     pub(super) fn answered(&mut self, usage: Usage, took: Duration, now: Instant) {
         self.progress = Some(now);
         self.slowest = self.slowest.max(took);
+        self.took = took;
         self.note_order(took, now);
         if !self.may_measure(usage) {
             self.window = None;
+            return;
+        }
+        if !self.mixture.is_steady(usage.in_flight, longest(usage.allowed), took, now) {
             return;
         }
         let Some(window) = &mut self.window else {
@@ -258,12 +292,12 @@ impl MeasuredLimit {
         let window = *window;
         match self.stage {
             Stage::Startup { base } => self.judge_startup(base, &window, usage, now),
-            Stage::Settled { pause, rate } if window.answers() >= longest(usage.allowed) => {
+            Stage::Settled { pause, next, .. } if is_complete(&window, usage, (pause == 0).then_some(next)) => {
                 self.window = None;
-                self.count_pause((pause, rate), &window, usage);
+                self.end_window(&window, usage);
             }
-            Stage::Trial { base, step } if is_block || window.is_far_behind(base.throughput, now) => {
-                let judgement = judge_clear(base, &window, usage, now);
+            Stage::Trial { base, step } if is_block || window.is_far_behind(base.throughput.mean, now) => {
+                let judgement = judge_clear((base, step), &window, usage, now);
                 self.end_trial(base, step, Base::of(self.limit, &window, usage), judgement);
             }
             Stage::Settled { .. } | Stage::Trial { .. } => {}
@@ -278,8 +312,7 @@ impl MeasuredLimit {
             Stage::Startup { .. } | Stage::Trial { .. } => self.idle_searches = MAX_DOUBLINGS,
             Stage::Settled { .. } => {}
         }
-        let pause = PAUSE << self.idle_searches;
-        self.change(taken.clamp(1, self.limit), Stage::Settled { pause, rate: None });
+        self.settle(taken.clamp(1, self.limit), PAUSE << self.idle_searches);
     }
 
     /// Records that a slot was free for some time. A window with a smaller limit starts again, because that limit can
@@ -333,19 +366,19 @@ impl MeasuredLimit {
         let measured = Base::of(self.limit, window, usage);
         let Some(base) = base else {
             match window.slots {
-                Slots::Busy if window.blocks() >= MIN_BLOCKS => self.enlarge(measured),
+                Slots::Busy if window.blocks() >= self.least_blocks() => self.enlarge(measured),
                 Slots::Idle if self.limit < ENGINE_LIMIT => self.window = None,
-                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured, window),
+                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured, window, usage),
                 Slots::Busy | Slots::Idle => {}
             }
             return;
         };
         let judgement = if self.limit <= MAX_SERIAL {
             self.judge_parallel(base, window)
-        } else if window.is_far_behind(base.throughput, now) {
+        } else if window.is_far_behind(base.throughput.mean, now) {
             Judgement::Revert
         } else if window.blocks() >= MIN_BLOCKS {
-            judge_point(base, window, usage)
+            judge_early(base, window, usage)
         } else {
             Judgement::Open
         };
@@ -354,16 +387,29 @@ impl MeasuredLimit {
             Judgement::Keep if window.slots == Slots::Idle => self.change(self.limit, Stage::Startup { base: None }),
             Judgement::Keep => self.enlarge(measured),
             Judgement::Revert => self.end_startup(base),
-            Judgement::NoDemand => self.window = None,
+            Judgement::NoDemand => self.change(self.limit, Stage::Startup { base: None }),
             Judgement::Open => {}
         }
+    }
+
+    /// Returns the fewest blocks of a window of the startup that is judged.
+    fn least_blocks(&self) -> u32 {
+        if self.limit <= MAX_SERIAL { PARALLEL_BLOCKS } else { MIN_BLOCKS }
     }
 
     fn end_startup(&mut self, base: Base) {
         let is_serial = self.limit <= MAX_SERIAL;
         self.workers = if is_serial { Workers::One } else { Workers::Several };
         let pause = if is_serial { SERIAL_PAUSE } else { 0 };
-        self.change(base.limit, Stage::Settled { pause, rate: None });
+        // A larger limit has just been tried.
+        let next = Step::first(base.limit, self.idle_searches).down();
+        self.change(base.limit, Stage::Settled { pause, rate: None, next });
+    }
+
+    /// Keeps a limit for `pause` windows.
+    fn settle(&mut self, limit: u32, pause: u32) {
+        let next = Step::first(limit, self.idle_searches);
+        self.change(limit, Stage::Settled { pause, rate: None, next });
     }
 
     /// Judges two requests at once against one: only a server that works on both may have more than two.
@@ -372,10 +418,10 @@ impl MeasuredLimit {
         if self.overtaken >= OVERTAKEN {
             return Judgement::Keep;
         }
-        if window.blocks() < MIN_BLOCKS {
+        if window.blocks() < self.least_blocks() {
             return Judgement::Open;
         }
-        match throughput.compare(base.throughput, PARALLEL, CERTAIN) {
+        match throughput.compare(base.throughput.mean, PARALLEL, CERTAIN) {
             Ratio::Above => Judgement::Keep,
             _ if window.answers() < longest(window.peak) => Judgement::Open,
             Ratio::Below | Ratio::Unclear => Judgement::Revert,
@@ -384,43 +430,54 @@ impl MeasuredLimit {
 
     /// Tries the next larger limit of the startup.
     fn enlarge(&mut self, base: Base) {
-        let factor = if base.limit < MAX_SERIAL { MAX_SERIAL } else { STARTUP_FACTOR };
+        let factor = match base.limit {
+            ..MAX_SERIAL => MAX_SERIAL,
+            MAX_SERIAL..MANY => STARTUP_FACTOR,
+            MANY.. => CAREFUL_FACTOR,
+        };
         let limit = base.limit.saturating_mul(factor).min(MAX_LIMIT);
         if base.limit == MAX_SERIAL {
             self.workers = Workers::Several;
         }
         if limit == base.limit {
-            self.change(limit, Stage::Settled { pause: PAUSE, rate: None });
+            self.settle(limit, PAUSE);
         } else {
             self.change(limit, Stage::Startup { base: Some(base) });
         }
     }
 
-    fn count_pause(&mut self, (pause, rate): (u32, Option<Throughput>), window: &Window, usage: Usage) {
+    /// Ends a window of a limit that stays.
+    fn end_window(&mut self, window: &Window, usage: Usage) {
         if window.slots == Slots::Idle {
-            return;
+            return self.try_fewer(Base::of(self.limit, window, usage), window, usage);
         }
+        let Stage::Settled { pause, rate, next } = &mut self.stage else { return };
         let throughput = window.throughput();
-        let has_changed = rate.is_some_and(|rate| has_changed(rate, throughput));
+        let has_changed = rate.is_some_and(|rate| has_changed(rate.mean, throughput));
+        let pool = rate.filter(|_| !has_changed).map_or(Pool::of(throughput), |rate| rate.with(throughput));
+        *rate = Some(pool);
         if has_changed {
             self.idle_searches = 0;
+            *next = Step::first(self.limit, 0);
+        } else if *pause > 0 {
+            *pause -= 1;
+            return;
         }
-        if pause > 0 && !has_changed {
-            self.stage = Stage::Settled { pause: pause - 1, rate: rate.or(Some(throughput)) };
-        } else if self.limit <= MAX_SERIAL && self.workers == Workers::One {
+        if self.limit <= MAX_SERIAL && self.workers == Workers::One {
             // One request at once is measured again, because more than two could queue inside the server.
             self.change(1, Stage::Startup { base: None });
-        } else {
-            let base = Base::of(self.limit, window, usage);
-            self.try_step(base, Step::first(base.limit, self.idle_searches));
+        } else if pool.is_precise(next.precision()) {
+            let base = Base { throughput: pool, ..Base::of(self.limit, window, usage) };
+            let step = *next;
+            self.try_step(base, step);
         }
     }
 
-    /// Tries smaller limits now and then although no request waits, if the clients use half of the limit: the server
-    /// may have too many requests.
-    fn try_fewer(&mut self, base: Base, window: &Window) {
+    /// Tries smaller limits now and then although no request waits, if the clients have [`MANY_IDLE`] requests in flight:
+    /// the server may have too many.
+    fn try_fewer(&mut self, base: Base, window: &Window, usage: Usage) {
         self.window = None;
-        if window.mean_in_flight() < f64::from(base.allowed) / 2.0 {
+        if window.mean_in_flight() * f64::from(usage.gateways) < MANY_IDLE {
             return;
         }
         match self.quiet.checked_sub(1) {
@@ -449,9 +506,13 @@ impl MeasuredLimit {
     fn try_step(&mut self, base: Base, step: Step) {
         let mut next = Some(step);
         while let Some(step) = next {
-            let limit = step.apply(base.limit).clamp(1, MAX_LIMIT);
-            if limit != base.limit {
-                return self.change(limit, Stage::Trial { base, step });
+            let limit = step.apply(base.used).clamp(1, MAX_LIMIT);
+            if base.may_improve(limit, step) {
+                return if base.is_precise(step) {
+                    self.change(limit, Stage::Trial { base, step });
+                } else {
+                    self.change(base.limit, Stage::Settled { pause: 0, rate: None, next: step });
+                };
             }
             next = step.after_failure(base.limit);
         }
@@ -462,7 +523,7 @@ impl MeasuredLimit {
         let pause = PAUSE << self.idle_searches;
         self.idle_searches = (self.idle_searches + 1).min(MAX_DOUBLINGS);
         match base.slots {
-            Slots::Busy => self.change(base.limit, Stage::Settled { pause, rate: None }),
+            Slots::Busy => self.settle(base.limit, pause),
             Slots::Idle => {
                 self.quiet = pause;
                 self.change(base.limit, Stage::Startup { base: None });
@@ -471,6 +532,9 @@ impl MeasuredLimit {
     }
 
     fn change(&mut self, limit: u32, stage: Stage) {
+        if limit < self.limit {
+            self.mixture = Mixture::Shrunk;
+        }
         (self.limit, self.stage, self.window, self.overtaken) = (limit, stage, None, 0);
         self.latest = None;
     }
@@ -479,6 +543,14 @@ impl MeasuredLimit {
 /// Returns true if the server's throughput changed so much that the best limit may have changed too.
 fn has_changed(before: Throughput, now: Throughput) -> bool {
     now.compare(before, CHANGED, CLEAR) == Ratio::Below || now.compare(before, 1.0 / CHANGED, CLEAR) == Ratio::Above
+}
+
+/// Returns true if a window of a limit that stays is complete: it has the most answers, or it is precise enough for the
+/// step that is `due`.
+fn is_complete(window: &Window, usage: Usage, due: Option<Step>) -> bool {
+    let is_long = window.blocks() >= 2 * MIN_BLOCKS && window.answers() >= SHORT_WINDOW;
+    let is_precise = due.is_some_and(|step| window.throughput().error <= step.precision());
+    is_long && is_precise || window.answers() >= longest(usage.allowed)
 }
 
 /// Returns the number of answers in the longest window.
@@ -492,23 +564,34 @@ fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
     let Some(threshold) = threshold(base, window, usage) else {
         return Judgement::NoDemand;
     };
-    let is_enough = window.throughput().ratio_to(base.throughput) >= threshold;
+    let is_enough = window.throughput().ratio_to(base.throughput.mean) >= threshold;
     if is_enough { Judgement::Keep } else { Judgement::Revert }
 }
 
-/// Judges a window once the difference is clear, or the window is as long as it may be.
-fn judge_clear(base: Base, window: &Window, usage: Usage, now: Instant) -> Judgement {
-    if window.is_far_behind(base.throughput, now) {
+/// Judges a window of the startup by its throughput. More answers per second are enough at once, but fewer may be chance
+/// until each request was answered twice.
+fn judge_early(base: Base, window: &Window, usage: Usage) -> Judgement {
+    match judge_point(base, window, usage) {
+        Judgement::Revert if window.answers() < 2 * usage.allowed => Judgement::Open,
+        judgement @ (Judgement::Keep | Judgement::Revert | Judgement::Open | Judgement::NoDemand) => judgement,
+    }
+}
+
+/// Judges a window once the difference is clear, or the window is precise enough for the step.
+fn judge_clear((base, step): (Base, Step), window: &Window, usage: Usage, now: Instant) -> Judgement {
+    if window.is_far_behind(base.throughput.mean, now) {
         return Judgement::Revert;
     }
     let Some(threshold) = threshold(base, window, usage) else {
         return Judgement::NoDemand;
     };
-    match window.throughput().compare(base.throughput, threshold, CLEAR) {
+    let (throughput, most) = (window.throughput(), longest(base.allowed.max(usage.allowed)));
+    let is_precise = window.answers() >= most && throughput.error <= step.precision();
+    match throughput.compare(base.throughput.mean, threshold, CLEAR) {
         _ if window.blocks() < MIN_BLOCKS => Judgement::Open,
         Ratio::Above => Judgement::Keep,
         Ratio::Below => Judgement::Revert,
-        Ratio::Unclear if window.answers() < longest(base.allowed.max(usage.allowed)) => Judgement::Open,
+        Ratio::Unclear if !is_precise && window.answers() < most * MAX_WINDOWS => Judgement::Open,
         Ratio::Unclear => judge_point(base, window, usage),
     }
 }
@@ -530,8 +613,26 @@ fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
 }
 
 impl Base {
+    /// Returns true if the throughput is known precisely enough to try `step`. While no request waits, it is the rate of
+    /// the clients, which more windows do not show more precisely.
+    fn is_precise(&self, step: Step) -> bool {
+        self.slots == Slots::Idle || self.throughput.is_precise(step.precision())
+    }
+
+    /// Returns true if `limit` may bring more answers. While no request waits, only a smaller one can.
+    fn may_improve(&self, limit: u32, step: Step) -> bool {
+        match self.slots {
+            Slots::Busy => limit != self.limit,
+            Slots::Idle => limit < self.used && !step.is_finest(),
+        }
+    }
+
     fn of(limit: u32, window: &Window, usage: Usage) -> Self {
-        Self { limit, allowed: usage.allowed, throughput: window.throughput(), slots: window.slots }
+        let used = match window.slots {
+            Slots::Busy => limit,
+            Slots::Idle => window.peak.saturating_mul(usage.gateways).clamp(1, limit),
+        };
+        Self { limit, used, allowed: usage.allowed, throughput: Pool::of(window.throughput()), slots: window.slots }
     }
 }
 

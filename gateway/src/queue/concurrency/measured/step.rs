@@ -31,6 +31,17 @@ impl Step {
         Self { direction: Direction::Down, ..self }
     }
 
+    /// Returns true if no smaller factor follows.
+    pub(super) fn is_finest(self) -> bool {
+        self.factor + 1 == FACTORS.len()
+    }
+
+    /// Returns the largest relative standard error of a throughput that the step can be judged with: the difference that
+    /// the step makes is then at least 2.5 standard errors of a comparison.
+    pub(super) fn precision(self) -> f64 {
+        FACTORS[self.factor].ln() / 4.0
+    }
+
     /// Returns the limit that the step tries, which may be `limit` itself.
     pub(super) fn apply(self, limit: u32) -> u32 {
         let limit = f64::from(limit);

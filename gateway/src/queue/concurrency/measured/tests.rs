@@ -23,9 +23,10 @@ fn engine() -> MeasuredLimit {
     limit
 }
 
-/// A server that answers the more slowly the more requests beyond `knee` it has.
-fn collapsing(knee: usize, lengths: Lengths) -> Server {
-    Server { knee, slowdown: 2, ..Server::engine(usize::MAX, lengths) }
+/// A server whose requests beyond `knee` slow all of them down. The answers per second fall as the inverse of the number
+/// of requests with a `slowdown` of 2, and as the inverse of its cube with 4.
+fn collapsing(knee: usize, slowdown: i32, lengths: Lengths) -> Server {
+    Server { knee, slowdown, ..Server::engine(usize::MAX, lengths) }
 }
 
 /// Returns the answers per second of `width` workers with this many direct clients.
@@ -91,16 +92,35 @@ fn a_server_with_four_workers_keeps_few_requests_waiting_inside() {
     }
 }
 
+/// Returns the share of a collapsing server's most answers per second that clients get in the long run: after 1000 mean
+/// answer times at the knee.
+fn share_of_collapsing(server: Server, limit: MeasuredLimit, clients: u32, seed: u64) -> f64 {
+    let most = direct(server, server.knee as u32, clients);
+    let mut through = Simulation::new(limit, server, clients, seed);
+    through.run(1000.0 * server.lengths.mean());
+    through.run(15_000.0 / most) / most
+}
+
 #[test]
 fn a_server_that_collapses_beyond_some_requests_stays_near_its_best() {
-    for lengths in [Lengths::Constant(200_000), Lengths::LogNormal(200_000)] {
-        for (knee, clients) in [(32, 64), (32, 200), (32, 1000), (41, 200)] {
+    for lengths in [Lengths::Constant(200_000), Lengths::LogNormal(200_000), Lengths::FastGets(200_000)] {
+        for (slowdown, clients) in [(2, 8), (2, 40), (2, 1000), (4, 64), (4, 200)] {
             for limit in [MeasuredLimit::new(), engine()] {
-                let server = collapsing(knee, lengths);
-                let share = share_of(direct(server, knee as u32, 200), Simulation::new(limit, server, clients, 6));
-                assert!(share > 0.9, "{share} with {clients} clients, knee {knee} and {lengths:?}");
+                let server = collapsing(32, slowdown, lengths);
+                let share = share_of_collapsing(server, limit, clients, 6);
+                assert!(share > 0.9, "{share} with {clients} clients, slowdown {slowdown} and {lengths:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_server_that_collapses_recovers_although_few_answers_take_fifty_times_as_long() {
+    let lengths = Lengths::Bimodal(40_000);
+    for clients in [64, 200] {
+        let share = |seed| share_of_collapsing(collapsing(32, 2, lengths), engine(), clients, seed);
+        let mean = (0..3).map(share).sum::<f64>() / 3.0;
+        assert!(mean > 0.85, "{mean} with {clients} clients");
     }
 }
 
@@ -118,7 +138,7 @@ fn a_limit_follows_lengths_that_change_at_noon() {
 #[test]
 fn a_limit_shrinks_when_a_server_can_take_less_at_noon() {
     let lengths = Lengths::LogNormal(200_000);
-    let mut through = Simulation::new(engine(), collapsing(64, lengths), 200, 8);
+    let mut through = Simulation::new(engine(), collapsing(64, 2, lengths), 200, 8);
     through.run(300.0);
     through.server.knee = 16;
     through.run(1000.0);
@@ -178,6 +198,20 @@ proptest! {
         let most = direct(through.server, width as u32, clients);
         let share = through.run(200.0 * lengths.mean()) / most;
         prop_assert!(share > 0.8, "{share}, limit {}", through.limit());
+    }
+
+    #[test]
+    fn a_collapsing_server_is_well_used_for_every_number_of_clients(
+        lengths in proptest::sample::select(vec![
+            Lengths::Constant(200_000), Lengths::LogNormal(200_000), Lengths::FastGets(200_000),
+        ]),
+        knee in 20_usize..80,
+        slowdown in 2_i32..5,
+        clients in 8_u32..1000,
+        seed: u64,
+    ) {
+        let share = share_of_collapsing(collapsing(knee, slowdown, lengths), engine(), clients, seed);
+        prop_assert!(share > 0.8, "{share}");
     }
 
     #[test]

@@ -13,12 +13,10 @@ pub(super) struct Window {
     block: Instant,
     /// Answers in the current block.
     in_block: u32,
+    /// Durations of the complete blocks, in seconds.
+    durations: [f64; MAX_BLOCKS],
     /// Number of complete blocks.
-    blocks: u32,
-    /// Mean duration of the complete blocks, in seconds.
-    mean: f64,
-    /// Sum of the squared differences from the mean.
-    squares: f64,
+    blocks: usize,
     /// Most requests that were in flight at once.
     pub(super) peak: u32,
     /// Sum of the requests in flight at each answer.
@@ -42,7 +40,20 @@ pub(super) struct Throughput {
     /// Seconds from one answer to the next.
     pub(super) interval: f64,
     /// Standard error of the interval, relative to it.
-    error: f64,
+    pub(super) error: f64,
+}
+
+/// Blocks of a window at which they are joined.
+const MAX_BLOCKS: usize = 16;
+
+/// Most windows that are pooled.
+pub(super) const MAX_WINDOWS: u32 = 64;
+
+/// Throughput of several windows of equal length with the same limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pool {
+    pub(super) mean: Throughput,
+    windows: u32,
 }
 
 /// Comparison of a throughput ratio with a threshold.
@@ -62,9 +73,8 @@ impl Window {
             size: size.max(1),
             block: since,
             in_block: 0,
+            durations: [0.0; MAX_BLOCKS],
             blocks: 0,
-            mean: 0.0,
-            squares: 0.0,
             peak: 0,
             in_flight: 0,
             slots: Slots::Busy,
@@ -79,23 +89,33 @@ impl Window {
         if self.in_block < self.size {
             return false;
         }
-        let took = now.saturating_duration_since(self.block).as_secs_f64();
+        self.durations[self.blocks] = now.saturating_duration_since(self.block).as_secs_f64();
         self.blocks += 1;
-        let difference = took - self.mean;
-        self.mean += difference / f64::from(self.blocks);
-        self.squares += difference * (took - self.mean);
         (self.block, self.in_block) = (now, 0);
+        if self.blocks == MAX_BLOCKS {
+            self.join_blocks();
+        }
         true
+    }
+
+    /// Joins each two blocks to one, so that the blocks become longer than the longest service times. Shorter blocks are
+    /// alike, because they contain the same long requests, and would look more certain than they are.
+    fn join_blocks(&mut self) {
+        self.blocks = MAX_BLOCKS / 2;
+        self.size = self.size.saturating_mul(2);
+        for block in 0..self.blocks {
+            self.durations[block] = self.durations[2 * block] + self.durations[2 * block + 1];
+        }
     }
 
     /// Returns the number of complete blocks.
     pub(super) fn blocks(&self) -> u32 {
-        self.blocks
+        self.blocks as u32
     }
 
     /// Returns the number of answers.
     pub(super) fn answers(&self) -> u32 {
-        self.blocks.saturating_mul(self.size).saturating_add(self.in_block)
+        self.blocks().saturating_mul(self.size).saturating_add(self.in_block)
     }
 
     /// Returns the mean number of requests in flight.
@@ -105,9 +125,10 @@ impl Window {
 
     /// Returns the throughput of the complete blocks.
     pub(super) fn throughput(&self) -> Throughput {
-        let blocks = f64::from(self.blocks.max(1));
-        let mean = self.mean.max(Duration::from_nanos(1).as_secs_f64());
-        let variance = self.squares / (blocks - 1.0).max(1.0);
+        let (blocks, durations) = (f64::from(self.blocks().max(1)), &self.durations[..self.blocks]);
+        let mean = (durations.iter().sum::<f64>() / blocks).max(Duration::from_nanos(1).as_secs_f64());
+        let squares: f64 = durations.iter().map(|took| (took - mean).powi(2)).sum();
+        let variance = squares / (blocks - 1.0).max(1.0);
         Throughput { interval: mean / f64::from(self.size), error: (variance / blocks).sqrt() / mean }
     }
 
@@ -115,6 +136,28 @@ impl Window {
     pub(super) fn is_far_behind(&self, base: Throughput, now: Instant) -> bool {
         let expected = f64::from(self.answers() + self.size) * base.interval;
         now.saturating_duration_since(self.since).as_secs_f64() > 2.0 * expected
+    }
+}
+
+impl Pool {
+    /// Starts with the throughput of one window.
+    pub(super) fn of(mean: Throughput) -> Self {
+        Self { mean, windows: 1 }
+    }
+
+    /// Adds a window. From [`MAX_WINDOWS`] on, each window replaces a part of the older ones.
+    pub(super) fn with(self, window: Throughput) -> Self {
+        let windows = (self.windows + 1).min(MAX_WINDOWS);
+        let new = 1.0 / f64::from(windows);
+        let old = 1.0 - new;
+        let interval = old * self.mean.interval + new * window.interval;
+        let error = (old * self.mean.error).hypot(new * window.error);
+        Self { mean: Throughput { interval, error }, windows }
+    }
+
+    /// Returns true if the standard error is at most `error`, or more windows cannot reduce it.
+    pub(super) fn is_precise(&self, error: f64) -> bool {
+        self.mean.error <= error || self.windows >= MAX_WINDOWS
     }
 }
 
