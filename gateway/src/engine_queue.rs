@@ -97,12 +97,22 @@ impl EngineWait {
         }
         let (since, before) = *self.since.get_or_insert((now, answered));
         let wait = longest_wait(waiting, now.saturating_duration_since(since), answered.saturating_sub(before));
-        let mut counted = Activity::clone(activity);
-        counted.queued = counted.queued.saturating_add(waiting);
-        counted.in_flight -= waiting;
-        counted.oldest_us = counted.oldest_us.max(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
-        Arc::new(counted)
+        with_waiting(activity, waiting, wait)
     }
+}
+
+/// Returns a report's activity in which `waiting` of the requests in flight count as queued. The oldest of them has
+/// waited for `wait`.
+pub(crate) fn with_waiting(activity: &Arc<Activity>, waiting: u32, wait: Duration) -> Arc<Activity> {
+    let waiting = waiting.min(activity.in_flight);
+    if waiting == 0 {
+        return Arc::clone(activity);
+    }
+    let mut counted = Activity::clone(activity);
+    counted.queued = counted.queued.saturating_add(waiting);
+    counted.in_flight -= waiting;
+    counted.oldest_us = counted.oldest_us.max(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+    Arc::new(counted)
 }
 
 /// Returns the wait of the last of `waiting` requests in a queue that has not been empty for `busy`, in which the

@@ -5,6 +5,7 @@ mod concurrency;
 mod credit;
 mod dispatcher;
 mod failures;
+mod first_byte;
 mod fixed_hash;
 mod partition;
 mod queue_state;
@@ -30,6 +31,7 @@ use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
 use dispatcher::{Admission, DispatchRequest, Dispatcher};
 pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit, Task};
+use first_byte::FirstByteWait;
 pub(crate) use partition::{GatewaySet, Membership};
 use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
 use stream_times::StreamTimes;
@@ -48,6 +50,8 @@ pub(crate) struct RevisionQueue {
     /// Set once a request has asked for generated text, so that the replicas may be engines.
     generates_text: AtomicBool,
     engine_wait: Mutex<EngineWait>,
+    /// Waits of the revision's streamed responses inside engines that do not say how many requests wait.
+    first_bytes: Mutex<FirstByteWait>,
     /// Times of the revision's streamed responses.
     pub(crate) streams: StreamTimes,
     /// Causes of failed requests that were logged, each with its time.
@@ -186,6 +190,7 @@ impl RevisionQueue {
             batching: AtomicUsize::new(0),
             generates_text: AtomicBool::new(false),
             engine_wait: Mutex::default(),
+            first_bytes: Mutex::default(),
             streams: StreamTimes::default(),
             failures: Mutex::default(),
             wake,
@@ -408,7 +413,11 @@ impl RevisionQueue {
     /// Returns the activity for the report of one of these gateways, and begins to read the metrics of engines for the
     /// next one.
     pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {
-        let activity = self.activity();
+        let activity = self.with_engine_queues(self.activity(), gateways);
+        self.first_bytes.lock().counted(&activity, now())
+    }
+
+    fn with_engine_queues(&self, activity: Arc<Activity>, gateways: u32) -> Arc<Activity> {
         if !self.generates_text.load(Ordering::Relaxed) {
             return activity;
         }

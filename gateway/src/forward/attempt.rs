@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, Response, Version};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_serve::header_names;
 
@@ -37,6 +38,9 @@ const HANDOVER_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// stale. A connection that the replica had closed before fails within one round trip, and this leaves time for a
 /// retransmission. After a later failure the replica may have worked on the request, or its node is gone.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Media type of server-sent events, without its parameters.
+const EVENT_STREAM: &str = "text/event-stream";
 
 static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];
 
@@ -244,10 +248,24 @@ fn relayed(
     }
     let end = RelayEnd::Replica { credit, verdict };
     let mut relay = Relay::new(body, request, buffered.upload(), end);
+    if is_stream(request, &parts.headers) {
+        relay = relay.measure_first_byte();
+    }
     if let Some(answers) = answers {
         relay = relay.may_rest(answers, shutdown);
     }
     Response::from_parts(parts, relay.into_body())
+}
+
+/// Returns true if the response is a stream of results: server-sent events, or an answer to a V2 stream of gRPC.
+fn is_stream(request: &ProxyRequest, response: &HeaderMap) -> bool {
+    match request.protocol {
+        Protocol::Http => {
+            let kind = response.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+            kind.get(..EVENT_STREAM.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
+        }
+        Protocol::Grpc => request.path.path().ends_with("/ModelStreamInfer"),
+    }
 }
 
 /// Removes the headers of the connection to the replica and those for gateways only, and adds the revision.

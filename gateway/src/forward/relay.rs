@@ -38,8 +38,19 @@ pub(crate) struct Relay {
     resting: Option<Resting>,
     /// Clock of a response of unknown length over HTTP; `None` for other responses.
     clock: Option<StreamClock>,
+    /// First byte of a stream, which shows how long the request waited inside the replica.
+    first_byte: FirstByte,
     /// Verdict under which the request is counted if its deadline passes.
     missed: Verdict,
+}
+
+/// Use of the first byte of a response's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstByte {
+    /// The first byte will be recorded.
+    Awaited,
+    /// The first byte was recorded, or says nothing about waiting.
+    Ignored,
 }
 
 /// State that is settled when a response ends.
@@ -69,6 +80,7 @@ impl Relay {
             upload,
             resting: None,
             clock: None,
+            first_byte: FirstByte::Ignored,
             missed: request.missed,
         };
         if relay.is_read() {
@@ -86,6 +98,12 @@ impl Relay {
     pub(super) fn may_rest(mut self, answers: AnswerCount, shutdown: &CancellationToken) -> Self {
         let upload = self.upload.clone();
         self.resting = upload.map(|upload| Resting::new(upload, answers, shutdown));
+        self
+    }
+
+    /// Measures the time to the first byte, because the response is a stream of the engine's results.
+    pub(super) fn measure_first_byte(mut self) -> Self {
+        self.first_byte = FirstByte::Awaited;
         self
     }
 
@@ -145,6 +163,13 @@ impl Relay {
             && frame.is_data()
         {
             clock.record(credit, now());
+        }
+        if self.first_byte == FirstByte::Awaited
+            && frame.is_data()
+            && let Some(RelayEnd::Replica { credit, .. }) = &self.end
+        {
+            credit.record_first_byte(now());
+            self.first_byte = FirstByte::Ignored;
         }
         let frame = match frame.into_trailers() {
             Ok(mut trailers) => {

@@ -20,6 +20,8 @@ pub(crate) struct Credit {
     /// Time from the request's arrival to this credit.
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
+    /// Requests of this gateway at the replica when the credit was granted, this one included.
+    company: u32,
     round: AdmissionRound,
     /// Number of other requests in the same batch; `None` if the request is no batch.
     others: Option<u32>,
@@ -47,7 +49,9 @@ impl Credit {
         since: Instant,
     ) -> Self {
         granted.replica.load.begin();
+        let company = granted.replica.load.get().requests;
         Self {
+            company,
             queue: Arc::clone(queue),
             id: granted.id,
             sequence: granted.sequence,
@@ -113,6 +117,15 @@ impl Credit {
         if self.kind == RequestKind::Unary {
             self.kind = RequestKind::Stream;
             self.upstream.load.become_stream();
+        }
+    }
+
+    /// Records the first byte of a streamed response. A replica that says how many requests wait inside it is not
+    /// measured, because these requests are counted already.
+    pub(crate) fn record_first_byte(&self, at: Instant) {
+        if !self.upstream.engine_queue.is_known() {
+            let took = at.saturating_duration_since(self.since);
+            self.queue.first_bytes.lock().record(took, self.company);
         }
     }
 

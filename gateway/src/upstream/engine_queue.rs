@@ -11,6 +11,7 @@ pub(crate) struct EngineQueue {
     is_reading: AtomicBool,
     failures: AtomicU8,
     waiting: AtomicU32,
+    is_known: AtomicBool,
 }
 
 impl EngineQueue {
@@ -18,6 +19,11 @@ impl EngineQueue {
     /// `requests` there.
     pub(crate) fn share(&self, requests: u32, gateways: u32) -> u32 {
         self.waiting.load(Ordering::Relaxed).div_ceil(gateways.max(1)).min(requests)
+    }
+
+    /// Returns true if the replica's metrics said at the last reading how many requests wait.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
     }
 
     /// Marks the metrics as being read; false if they are being read already, or if the replica has none.
@@ -31,6 +37,7 @@ impl EngineQueue {
             Some(_) => self.failures.store(0, Ordering::Relaxed),
             None => drop(self.failures.fetch_add(1, Ordering::Relaxed)),
         }
+        self.is_known.store(waiting.is_some(), Ordering::Relaxed);
         self.waiting.store(waiting.unwrap_or(0), Ordering::Relaxed);
         self.is_reading.store(false, Ordering::Relaxed);
     }
@@ -46,11 +53,13 @@ mod tests {
         assert!(queue.begins_reading() && !queue.begins_reading());
         queue.has_read(Some(9));
         assert_eq!((queue.share(100, 2), queue.share(3, 2)), (5, 3));
+        assert!(queue.is_known());
         for _ in 0..MAX_FAILURES {
             assert!(queue.begins_reading());
             queue.has_read(None);
         }
         assert!(!queue.begins_reading());
         assert_eq!(queue.share(100, 1), 0);
+        assert!(!queue.is_known());
     }
 }

@@ -1,5 +1,8 @@
 //! Tests that requests that wait inside an engine are reported as queued.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -60,4 +63,56 @@ async fn only_servers_that_generate_text_are_asked() {
     }
     world.activity(1, |activity| (activity.queued, activity.in_flight) == (0, 1)).await;
     call.abort();
+}
+
+/// An engine without metrics that works on one request at a time: each stream begins after those before it have ended.
+async fn serial_engine(listener: TcpListener) {
+    let worker = Arc::new(tokio::sync::Mutex::new(()));
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(stream_in_turn(stream, Arc::clone(&worker)));
+    }
+}
+
+async fn stream_in_turn(mut stream: TcpStream, worker: Arc<tokio::sync::Mutex<()>>) {
+    let mut head = [0; 1024];
+    loop {
+        let read = stream.read(&mut head).await.unwrap_or(0);
+        let answer: &[u8] = match &head[..read] {
+            [] => return,
+            head if head.starts_with(b"GET /v2/health/ready") => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            head if head.starts_with(b"GET /metrics") => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            _ => {
+                let _working = worker.lock().await;
+                // The time of an answer, which the others wait for.
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                EVENTS
+            }
+        };
+        if stream.write_all(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
+    transfer-encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n0\r\n\r\n";
+
+#[tokio::test]
+async fn streams_whose_first_byte_is_later_than_the_engine_needs_alone_are_reported_as_queued() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serial_engine(listener));
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", address).await;
+    for _ in 0..4 {
+        once(world.address(), post(HOST, "/v1/chat/completions", "{}")).await;
+    }
+    // The engine's own time is known now, and it waited for nothing.
+    world.activity(1, |activity| (activity.queued, activity.oldest_us) == (0, 0)).await;
+    let call = || tokio::spawn(once(world.address(), post(HOST, "/v1/chat/completions", "{}")));
+    let calls: Vec<_> = (0..12).map(|_| call()).collect();
+    world.activity(1, |activity| activity.queued > 1 && activity.oldest_us > 700_000).await;
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    world.activity(1, |activity| (activity.queued, activity.in_flight, activity.oldest_us) == (0, 0, 0)).await;
 }
