@@ -12,6 +12,7 @@
 mod chance;
 mod chart;
 mod contender;
+mod lengths;
 mod oracle;
 mod policy;
 mod request_log;
@@ -24,6 +25,7 @@ mod world;
 
 pub use chart::{PolicyPoint, Scatter, scatter, timeline};
 pub use contender::{Contender, UnknownContender};
+pub use lengths::Lengths;
 pub use oracle::{Bins, Demand, Frontier, level_cost};
 pub use policy::{
     AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy, RayPolicy, WeirPolicy,

@@ -21,6 +21,16 @@ pub enum Service {
         /// Most requests in a batch.
         most: u32,
     },
+    /// A replica works on up to `most` requests at once, which join and leave one by one, and each slows the others down:
+    /// continuous batching.
+    Continuous {
+        /// Time of a request of mean length, without the part for the requests that share the steps.
+        fixed: Duration,
+        /// Time that each of the concurrent requests, the request itself included, adds to it.
+        each: Duration,
+        /// Concurrent requests of a replica.
+        most: u32,
+    },
 }
 
 impl Service {
@@ -28,16 +38,16 @@ impl Service {
     #[must_use]
     pub fn most(&self) -> u32 {
         match *self {
-            Self::Each { most, .. } | Self::Batched { most, .. } => most.max(1),
+            Self::Each { most, .. } | Self::Batched { most, .. } | Self::Continuous { most, .. } => most.max(1),
         }
     }
 
-    /// Returns the time that `count` requests take together.
+    /// Returns the time that `count` requests of mean length take together.
     #[must_use]
     pub fn time(&self, count: u32) -> Duration {
         match *self {
             Self::Each { time, .. } => time,
-            Self::Batched { fixed, each, .. } => fixed + each * count,
+            Self::Batched { fixed, each, .. } | Self::Continuous { fixed, each, .. } => fixed + each * count,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Discrete-event simulation of one revision: one queue, late binding of requests to replicas, and replicas that take
 //! time to start on a possibly limited number of GPUs.
 
+mod engine;
 mod estimate;
 mod gpus;
 mod replicas;
@@ -13,13 +14,15 @@ use std::time::Duration;
 pub use run::{Frame, Run, Wait};
 
 use self::state::State;
-use crate::{Policy, Service};
+use crate::{Lengths, Policy, Service};
 
 /// The simulated revision and its machines, without the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     /// Service times of a replica.
     pub service: Service,
+    /// Lengths of the requests. Batches ignore them: a batch is as long as its number of requests.
+    pub lengths: Lengths,
     /// Start times, and failures of starts.
     pub starts: Starts,
     /// Machines on which replicas run.
@@ -96,6 +99,7 @@ impl World {
     pub fn new(service: Service, cold_start: Duration) -> Self {
         Self {
             service,
+            lengths: Lengths::Equal,
             starts: Starts { time: cold_start, measured: Vec::new(), failing: 0.0, endless: 0.0 },
             machines: Machines::default(),
             replicas: 0,

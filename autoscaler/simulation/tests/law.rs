@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use weir_autoscaler::{Decision, Memory, decide};
 use weir_cluster::ScalingPolicy;
-use weir_simulation::{Frame, Observed, Policy, Run, Service, Shape, Wave, World};
+use weir_simulation::{Frame, Lengths, Observed, Policy, Run, Service, Shape, Wait, Wave, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -220,6 +220,36 @@ fn a_daily_load_finds_its_replicas_on_the_third_day() {
     let before = run.counts(begins(2) - 7200, begins(2) - 80);
     assert!(before.iter().all(|count| *count == 0), "{}", run.story());
     assert!(run.ends_at_zero(), "{}", run.story());
+}
+
+/// An engine that works on 64 answers at once, 20 a second: alone, an answer of mean length takes 1.2 s, in full company 3.2 s.
+fn engine(lengths: Lengths) -> World {
+    let (fixed, each) = (Duration::from_millis(1168), Duration::from_micros(31_750));
+    World { lengths, replicas: 1, ..World::new(Service::Continuous { fixed, each, most: 64 }, 30 * SECOND) }
+}
+
+/// The replicas of an engine are within one of what its metrics usually ask for, and of those that the load fills. A single
+/// decision may ask for one less: an engine that is not full answers sooner, so its capacity looks larger.
+#[test]
+fn an_engine_gets_the_replicas_that_its_metrics_ask_for() {
+    let bimodal = Lengths::Bimodal { share: 0.1, factor: 20.0 };
+    for lengths in [Lengths::Equal, Lengths::LogNormal { sigma: 1.0 }, bimodal] {
+        let world = engine(lengths);
+        for rate in [15.0, 50.0, 120.0] {
+            let run = run_by(ScalingPolicy::default(), &world, &poisson(rate, 0..1500, 3), 1500);
+            let settled = &run.decisions[900..];
+            let mut needs: Vec<_> = settled.iter().map(|decision| decision.terms.need).collect();
+            needs.sort_unstable();
+            let (asked, filled) = (needs[needs.len() / 2], (rate / world.service.capacity()).ceil() as u32);
+            for decision in settled {
+                let far = decision.replicas.abs_diff(asked).max(decision.replicas.abs_diff(filled));
+                assert!(far <= 1, "{} of {asked} and {filled}, {lengths:?}, {rate}", decision.replicas);
+            }
+            let is_late = |wait: &&Wait| wait.arrived >= 900 * SECOND && wait.waited > SECOND;
+            let late = run.run.waits.iter().filter(is_late).count() as f64 / (600.0 * rate);
+            assert!(late < 0.05, "{late} late, {lengths:?}, {rate}");
+        }
+    }
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use weir_cluster::Economy;
 use weir_controller::parse_duration;
-use weir_simulation::{Contender, Shape, TimeUnit, Wave};
+use weir_simulation::{Contender, Lengths, Shape, TimeUnit, Wave};
 
 use super::price::price;
 
@@ -20,6 +20,10 @@ Examples:
   Compare with other autoscalers, and draw a picture:
     weir simulate requests.csv --batch-time 400ms+100ms/request --cold-start 60s \\
       --policy weir,kpa-tuned,keda,fixed=5 --svg day.svg
+
+  An engine that generates text: 336 tokens on average, of log-normal length, up to 64 answers at once:
+    weir simulate --wave sine:1..20:30m --for 2h --token-time 8ms+100us/request --tokens 336 \
+      --lengths lognormal:1 --concurrency 64 --cold-start 90s
 
   A declared service with measured batch times, under traffic that comes and goes:
     weir simulate -f service.yaml --url http://localhost:8080/v2/models/digits \\
@@ -45,7 +49,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, log or YAML.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("requests").args(["log", "wave"]).required(true)))]
-#[command(group(clap::ArgGroup::new("curve").args(["batch_time", "service_time", "url"]).required(true)))]
+#[command(group(clap::ArgGroup::new("curve").args(["batch_time", "service_time", "token_time", "url"]).required(true)))]
 pub(crate) struct SimulateArgs {
     /// Log of requests: CSV, an access log or JSON lines; - is standard input.
     pub(crate) log: Option<PathBuf>,
@@ -85,7 +89,22 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "DURATION", value_parser = above_zero, help_heading = "Replicas")]
     pub(crate) service_time: Option<Duration>,
 
-    /// Concurrent requests of a replica that does not batch [default: the service's containerConcurrency, or 1].
+    /// Time of a token of an engine that batches continuously, and the time that each request in flight adds to it, such as
+    /// 8ms+100us/request.
+    #[arg(long, value_name = "TIME", value_parser = token_time, help_heading = "Replicas")]
+    pub(crate) token_time: Option<BatchTime>,
+
+    /// Mean number of tokens of an answer [default: 256].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["batch_time", "service_time", "url"], help_heading = "Replicas")]
+    pub(crate) tokens: Option<u32>,
+
+    /// Distribution of the lengths of requests: equal, lognormal:SIGMA (1 if left out; chat answers), or
+    /// bimodal:10%x50 (every tenth takes fifty times as long as the others). The mean is that of --service-time or --tokens.
+    #[arg(long, value_name = "LENGTHS", default_value = "equal", value_parser = lengths, conflicts_with_all = ["batch_time", "url"], help_heading = "Replicas")]
+    pub(crate) lengths: Lengths,
+
+    /// Concurrent requests of a replica that does not batch, or batches continuously [default: the service's
+    /// containerConcurrency, or 1; with --token-time 256].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with_all = ["batch_time", "url"], help_heading = "Replicas")]
     pub(crate) concurrency: Option<u32>,
 
@@ -255,6 +274,31 @@ impl FromStr for BatchTime {
     }
 }
 
+fn token_time(text: &str) -> Result<BatchTime, String> {
+    text.parse().map_err(|error: String| error.replace("a batch time: write 400ms+100ms", "a time: write 8ms+100us"))
+}
+
+/// Largest standard deviation of the logarithms of lengths: with 4, one request in a thousand is 76 times the mean, and
+/// the mean of any simulation is far from that of the distribution.
+const MAX_SIGMA: f64 = 4.0;
+
+fn lengths(text: &str) -> Result<Lengths, String> {
+    let wrong = || format!("{text:?} are no lengths: write equal, lognormal:1 or bimodal:10%x50");
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("equal", "") => Ok(Lengths::Equal),
+        ("lognormal", "") => Ok(Lengths::LogNormal { sigma: 1.0 }),
+        ("lognormal", sigma) => {
+            let sigma = sigma.parse::<f64>().ok().filter(|sigma| (0.0..=MAX_SIGMA).contains(sigma));
+            sigma.map(|sigma| Lengths::LogNormal { sigma }).ok_or_else(wrong)
+        }
+        ("bimodal", long) => {
+            let SlowReplicas { share, factor } = long.parse().map_err(|_| wrong())?;
+            Ok(Lengths::Bimodal { share, factor })
+        }
+        _ => Err(wrong()),
+    }
+}
+
 /// Share of the replicas that are slow, and the factor by which their service times are longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SlowReplicas {
@@ -374,6 +418,9 @@ mod tests {
         assert_eq!(args.policy, [Contender::Weir, Contender::Fixed(5)]);
         let slow: SlowReplicas = "10%x3".parse().unwrap();
         assert_eq!((slow.share, slow.factor), (0.1, 3.0));
+        assert_eq!(lengths("bimodal:10%x50"), Ok(Lengths::Bimodal { share: 0.1, factor: 50.0 }));
+        let args = parse("a.csv --token-time 8ms+100us/request --tokens 336 --lengths lognormal").unwrap();
+        assert_eq!((args.lengths, args.tokens), (Lengths::LogNormal { sigma: 1.0 }, Some(336)));
         assert_eq!("5s".parse::<BatchTime>().unwrap().each, Duration::ZERO);
     }
 
@@ -397,6 +444,12 @@ mod tests {
             ("a.csv --wave steady:1 --service-time 1s", "cannot be used with"),
             ("a.csv --service-time 1s --batch-time 1s", "cannot be used with"),
             ("a.csv --service-time 1s --spot-price 1", "--gpu-price"),
+            ("a.csv --token-time 8ms+1ms", "write 8ms+100us/request"),
+            ("a.csv --token-time 0s", "write the time of one"),
+            ("a.csv --service-time 1s --tokens 5", "cannot be used with"),
+            ("a.csv --service-time 1s --lengths pareto", "write equal, lognormal:1 or bimodal:10%x50"),
+            ("a.csv --service-time 1s --lengths lognormal:9", "write equal, lognormal:1"),
+            ("a.csv --batch-time 1s --lengths lognormal", "cannot be used with"),
             ("a.csv --batch-time 1s --concurrency 4", "cannot be used with"),
         ] {
             let error = parse(words).unwrap_err();

@@ -129,6 +129,7 @@ fn world(args: &SimulateArgs, service: Service, starts: Starts, scaling: &Scalin
     world.most = most.max(scaling.min);
     world.starts = starts;
     let spot = SpotGpus { count: args.spot_gpus, life: args.spot_life };
+    world.lengths = args.lengths;
     world.machines = Machines {
         gpus: args.gpus,
         time_sliced: None,
@@ -146,10 +147,21 @@ fn world(args: &SimulateArgs, service: Service, starts: Starts, scaling: &Scalin
 /// Default batch size: a common one, and a GPU runs a full batch of it in a fraction of a second.
 const BATCH: u32 = 8;
 
+/// Default mean length of an answer, in tokens: that of a paragraph or two.
+const TOKENS: u32 = 256;
+
+/// Default number of requests that an engine works on at once, that of vLLM (`--max-num-seqs`).
+const SEQUENCES: u32 = 256;
+
 async fn service(args: &SimulateArgs, credits: Option<u32>) -> Result<Service, CliError> {
     if let Some(time) = args.service_time {
         let most = args.concurrency.or(credits).unwrap_or(1);
         return Ok(Service::Each { time, most });
+    }
+    if let Some(time) = args.token_time {
+        let tokens = args.tokens.unwrap_or(TOKENS);
+        let most = args.concurrency.or(credits).unwrap_or(SEQUENCES);
+        return Ok(Service::Continuous { fixed: time.fixed * tokens, each: time.each * tokens, most });
     }
     if let Some(time) = args.batch_time {
         return Ok(Service::Batched {

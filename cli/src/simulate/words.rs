@@ -57,6 +57,7 @@ fn replica(scenario: &Scenario) -> String {
     let how = match service {
         Service::Each { most, .. } => format!("{most} at a time"),
         Service::Batched { most, .. } => format!("in batches of up to {most}"),
+        Service::Continuous { most, .. } => format!("in continuous batches of up to {most}"),
     };
     format!("A replica does {:.1} per second, {how}, and takes {} to start.", service.capacity(), start(scenario),)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_autoscaler::{Coverage, Load, Replicas, Sample};
 use weir_cluster::Activity;
 
+use super::engine::Engine;
 use super::estimate::StartEstimate;
 use super::gpus::{Allocated, Gpus};
 use super::replicas::{Phase, SimulatedReplica, SimulatedReplicas};
@@ -24,6 +25,8 @@ pub(super) struct State<'a> {
     queue: VecDeque<Duration>,
     /// Requests in flight by replica, recorded only if replicas can be lost together with them.
     at_risk: BTreeMap<u32, Vec<Wait>>,
+    /// Requests at each replica that batches continuously.
+    engines: BTreeMap<u32, Engine>,
     replicas: SimulatedReplicas,
     gpus: Gpus,
     estimate: StartEstimate,
@@ -49,6 +52,8 @@ enum Event {
     Fail(u32),
     /// This replica has finished requests.
     Done { replica: u32, count: u32, began: Duration },
+    /// A request at this replica with continuous batching ends, unless others have joined or left since.
+    Step { replica: u32, version: u64 },
     /// The GPU of this replica is reclaimed.
     Reclaim(u32),
     /// The policy decides on the number of replicas.
@@ -58,7 +63,7 @@ enum Event {
 impl<'a> State<'a> {
     pub(super) fn new(world: &'a World, policy: &'a mut dyn Policy) -> Self {
         let most = match world.service {
-            Service::Each { .. } => world.service.most(),
+            Service::Each { .. } | Service::Continuous { .. } => world.service.most(),
             Service::Batched { .. } => 1,
         };
         let mut state = Self {
@@ -68,6 +73,7 @@ impl<'a> State<'a> {
             events: BinaryHeap::from([Reverse((Duration::ZERO, Event::Decide))]),
             queue: VecDeque::new(),
             at_risk: BTreeMap::new(),
+            engines: BTreeMap::new(),
             replicas: SimulatedReplicas::new(most),
             gpus: Gpus::new(world.machines),
             begun: 0,
@@ -102,6 +108,7 @@ impl<'a> State<'a> {
             Event::Ready(replica) => self.ready(replica),
             Event::Fail(replica) => self.fail(replica),
             Event::Done { replica, count, began } => self.finish(replica, count, began),
+            Event::Step { replica, version } => self.step(replica, version),
             Event::Reclaim(replica) => self.reclaim(replica),
             Event::Decide => {
                 self.decide();
@@ -158,16 +165,52 @@ impl<'a> State<'a> {
             };
             let service = self.world.service;
             let count = match service {
-                Service::Each { .. } => 1,
+                Service::Each { .. } | Service::Continuous { .. } => 1,
                 Service::Batched { .. } => service.most().min(self.queue.len() as u32),
             };
             self.serve(replica, count);
-            let time = service.time(count);
             let factor = factor * self.world.factor(self.now) * self.turns();
-            let time = if factor == 1.0 { time } else { time.mul_f64(factor) };
-            let began = self.now;
-            let done = Event::Done { replica, count, began };
-            self.schedule(time, done);
+            let factor = match service {
+                Service::Each { .. } | Service::Continuous { .. } => factor * self.world.lengths.draw(&mut self.chance),
+                Service::Batched { .. } => factor,
+            };
+            self.begin(replica, count, factor);
+        }
+    }
+
+    /// Begins requests or a batch at a replica, which take `factor` times as long as usual.
+    fn begin(&mut self, replica: u32, count: u32, factor: f64) {
+        let (service, began) = (self.world.service, self.now);
+        match service {
+            Service::Each { .. } | Service::Batched { .. } => {
+                let time = service.time(count);
+                let time = if factor == 1.0 { time } else { time.mul_f64(factor) };
+                self.schedule(time, Event::Done { replica, count, began });
+            }
+            Service::Continuous { .. } => {
+                self.engines.entry(replica).or_default().begin(service, factor, began);
+                self.await_end(replica);
+            }
+        }
+    }
+
+    /// Ends the requests of a replica with continuous batching that have got all tokens.
+    fn step(&mut self, replica: u32, version: u64) {
+        let (service, now) = (self.world.service, self.now);
+        if !self.engines.get(&replica).is_some_and(|engine| engine.is_current(version)) {
+            return;
+        }
+        while let Some(began) = self.engines.get_mut(&replica).and_then(|engine| engine.end_one(service, now)) {
+            self.finish(replica, 1, began);
+        }
+        self.await_end(replica);
+    }
+
+    fn await_end(&mut self, replica: u32) {
+        let next = self.engines.get_mut(&replica).and_then(|engine| engine.next_end(self.world.service));
+        match next {
+            Some((time, version)) => self.schedule(time, Event::Step { replica, version }),
+            None => drop(self.engines.remove(&replica)),
         }
     }
 
@@ -340,6 +383,7 @@ impl<'a> State<'a> {
         let Some(gone) = self.replicas.remove(number) else {
             return;
         };
+        self.engines.remove(&number);
         let requests = self.at_risk.remove(&number).unwrap_or_default();
         self.in_flight -= requests.len() as u32;
         for wait in requests.into_iter().rev() {
