@@ -2,6 +2,7 @@
 
 mod canonical_form;
 mod identity;
+mod metrics_port;
 mod ports;
 mod template;
 #[cfg(test)]

@@ -16,7 +16,8 @@ use crate::protocol::Protocol;
 use crate::upstream::{Freshness, RequestBody, ResponseBody, Upstream, UpstreamRequest};
 use scan::Scan;
 
-/// Path of the metrics on the port for requests, where vLLM, SGLang and Text Generation Inference have them.
+/// Path of the metrics: on the port for requests, where vLLM, SGLang and Text Generation Inference have them, or on the
+/// port of the replica's metrics.
 const PATH: &str = "/metrics";
 
 /// Longest time to read the metrics, the same as between two reports.
@@ -32,11 +33,30 @@ pub(crate) struct EngineWait {
     since: Option<(Instant, u64)>,
 }
 
+/// Replicas whose metrics may say how many requests wait inside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engines {
+    /// All replicas, because the revision generates text.
+    All,
+    /// Replicas that have a port of their own for metrics and do not report how many requests they accept. A replica
+    /// that reports it gets no more, and `weir-runtime` counts requests that it gathers for a batch as pending.
+    WithMetricsPort,
+}
+
+impl Engines {
+    fn has(self, replica: &Upstream) -> bool {
+        match self {
+            Self::All => true,
+            Self::WithMetricsPort => replica.metrics.is_some() && !replica.reports_capacity(),
+        }
+    }
+}
+
 /// Returns the number of requests of one gateway that wait inside these replicas, and reads the metrics of those that
 /// have requests for the next report. Each reading is a task that ends within [`TIMEOUT`].
-pub(crate) fn waiting<'a>(replicas: impl Iterator<Item = &'a Arc<Upstream>>, gateways: u32) -> u32 {
+pub(crate) fn waiting<'a>(replicas: impl Iterator<Item = &'a Arc<Upstream>>, engines: Engines, gateways: u32) -> u32 {
     let mut sum = 0_u32;
-    for replica in replicas {
+    for replica in replicas.filter(|replica| engines.has(replica)) {
         let requests = replica.load.get().requests;
         sum = sum.saturating_add(replica.engine_queue.share(requests, gateways));
         if requests > 0 && replica.engine_queue.begins_reading() {
@@ -48,6 +68,10 @@ pub(crate) fn waiting<'a>(replicas: impl Iterator<Item = &'a Arc<Upstream>>, gat
 
 async fn read(replica: Arc<Upstream>) {
     let found = tokio::time::timeout(TIMEOUT, page(&replica)).await;
+    if let Some(server) = &replica.metrics {
+        // Each reading opens a connection, because a server may close an idle one at any time.
+        server.http1_pool.clear();
+    }
     replica.engine_queue.has_read(found.unwrap_or(None));
 }
 
@@ -56,7 +80,8 @@ async fn page(replica: &Arc<Upstream>) -> Option<u32> {
     let path = PathAndQuery::from_static(PATH);
     let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
     let request = || UpstreamRequest::plain(&Method::GET, &path, &headers, RequestBody::empty());
-    let (head, mut body) = replica.send(Protocol::Http, Freshness::New, request).await.ok()?.into_parts();
+    let server = replica.metrics.as_ref().unwrap_or(replica);
+    let (head, mut body) = server.send(Protocol::Http, Freshness::New, request).await.ok()?.into_parts();
     if !head.status.is_success() {
         return None;
     }

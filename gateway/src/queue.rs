@@ -25,7 +25,7 @@ use weir_cluster::{Activity, Failure, Outlook, Replica, ReplicaLoad, ReplicaLoad
 use weir_serve::failure_log::FailureLog;
 
 use crate::clock::now;
-use crate::engine_queue::{self, EngineWait};
+use crate::engine_queue::{self, EngineWait, Engines};
 use crate::error::GatewayError;
 use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
@@ -418,11 +418,10 @@ impl RevisionQueue {
     }
 
     fn with_engine_queues(&self, activity: Arc<Activity>, gateways: u32) -> Arc<Activity> {
-        if !self.generates_text.load(Ordering::Relaxed) {
-            return activity;
-        }
-        let replicas = self.replicas();
-        let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), gateways);
+        let engines = if self.generates_text.load(Ordering::Relaxed) { Engines::All } else { Engines::WithMetricsPort };
+        // Idle revisions, of which there may be thousands, ask for nothing.
+        let replicas = if activity.in_flight > 0 { self.replicas() } else { Vec::new() };
+        let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), engines, gateways);
         self.engine_wait.lock().counted(&activity, waiting, now())
     }
 

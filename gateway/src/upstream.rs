@@ -46,6 +46,8 @@ pub(crate) struct Upstream {
     pub(crate) load: UpstreamLoad,
     /// Requests that wait inside the replica.
     pub(crate) engine_queue: EngineQueue,
+    /// Server of the replica's metrics; `None` if they are at the address for HTTP.
+    pub(crate) metrics: Option<Arc<Self>>,
     /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
     capacity: AtomicU32,
     /// Set once a readiness probe was started.
@@ -99,12 +101,17 @@ impl Upstream {
 
     pub(crate) fn of_gateway(gateway: &Gateway) -> Self {
         let serving = Some(gateway.serving.clone());
-        let endpoints = Endpoints { http: serving.clone(), grpc: serving };
+        let endpoints = Endpoints { http: serving.clone(), grpc: serving, metrics: None };
         Self::new(gateway.name.clone(), endpoints, 0)
     }
 
     fn new(name: Arc<str>, endpoints: Endpoints, restarts: u32) -> Self {
+        let metrics = endpoints.metrics.clone().map(|address| {
+            let endpoints = Endpoints { http: Some(address), ..Endpoints::default() };
+            Arc::new(Self::new(name.clone(), endpoints, restarts))
+        });
         Self {
+            metrics,
             name,
             restarts,
             endpoints,
@@ -205,7 +212,7 @@ impl Upstream {
     }
 
     fn address(&self, protocol: Protocol) -> Option<&Address> {
-        let Endpoints { http, grpc } = &self.endpoints;
+        let Endpoints { http, grpc, metrics: _ } = &self.endpoints;
         match protocol {
             // A port with the name `h2c` speaks only HTTP/2, also for REST.
             Protocol::Http => http.as_ref().or(grpc.as_ref()),
@@ -227,6 +234,11 @@ impl Upstream {
         self.ready.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the replica reports how many requests it accepts.
+    pub(crate) fn reports_capacity(&self) -> bool {
+        self.capacity.load(Ordering::Relaxed) > 0
+    }
+
     /// Stores the capacity that the replica reports; true if it changed.
     pub(crate) fn note_capacity(&self, capacity: u32) -> bool {
         self.capacity.swap(capacity, Ordering::Relaxed) != capacity
@@ -234,8 +246,11 @@ impl Upstream {
 }
 
 impl PartialEq for Upstream {
+    /// Compares what a connection depends on. A port for metrics that becomes known does not end the requests.
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.restarts == other.restarts && self.endpoints == other.endpoints
+        let (own, others) = (&self.endpoints, &other.endpoints);
+        let is_same_run = self.name == other.name && self.restarts == other.restarts;
+        is_same_run && own.http == others.http && own.grpc == others.grpc
     }
 }
 

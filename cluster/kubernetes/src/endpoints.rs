@@ -7,7 +7,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt;
 use weir_cluster::{Address, Endpoints, Phase, Replica, RevisionName};
 
-use crate::objects::{GRPC, HTTP, revision_of};
+use crate::objects::{GRPC, HTTP, METRICS, revision_of};
 
 /// Label with the name of the Service that an EndpointSlice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -92,7 +92,11 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
     Some(Replica {
         phase: phase(endpoint, before.get(&name)),
-        endpoints: Endpoints { http: port(slice, HTTP).map(at), grpc: port(slice, GRPC).map(at) },
+        endpoints: Endpoints {
+            http: port(slice, HTTP).map(at),
+            grpc: port(slice, GRPC).map(at),
+            metrics: port(slice, METRICS).map(at),
+        },
         restarts: 0,
         failure: None,
         name,
@@ -161,7 +165,11 @@ mod tests {
                 { "addresses": ["10.0.0.9"], "targetRef": pod("Node", "digits-2", "team") },
                 { "addresses": ["10.0.0.9"], "targetRef": pod("Pod", "digits-3", "other") },
             ],
-            "ports": [{ "name": "http", "port": 8080 }, { "name": "grpc", "port": 9000 }],
+            "ports": [
+                { "name": "http", "port": 8080 },
+                { "name": "grpc", "port": 9000 },
+                { "name": "metrics", "port": 8002 },
+            ],
         }))
         .unwrap()
     }
@@ -179,6 +187,7 @@ mod tests {
         let address = |address: Option<Address>| address.unwrap().to_string();
         assert_eq!(address(replica.endpoints.http), "10.0.0.7:8080");
         assert_eq!(address(replica.endpoints.grpc), "10.0.0.7:9000");
+        assert_eq!(address(replica.endpoints.metrics), "10.0.0.7:8002");
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub(crate) const HTTP: &str = "http";
 /// Name of the port for gRPC in a revision's Service.
 pub(crate) const GRPC: &str = "grpc";
 
+/// Name of the port for metrics in a revision's Service.
+pub(crate) const METRICS: &str = "metrics";
+
 /// Kubernetes objects of a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RevisionObjects {
@@ -129,13 +132,14 @@ fn headless(
     })
 }
 
-/// Returns the ports of the container that receives the requests, so that the EndpointSlices name them.
+/// Returns the ports of the container that receives the requests, and that of the metrics, so that the EndpointSlices name them.
 fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
     let entry = entry(pod.spec.as_ref()?)?;
     let ports = ContainerPorts::of(entry);
     // A Service may not list a number twice, though a container may serve both protocols on one port. The port numbers
     // are arbitrary: a headless Service forwards nothing, and only the target ports count.
-    let named = [(HTTP, 80, ports.http), (GRPC, 8081, ports.grpc)];
+    let annotations = pod.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let named = [(HTTP, 80, ports.http), (GRPC, 8081, ports.grpc), (METRICS, 8082, ports.metrics(annotations))];
     let port = |(name, number, target): (&str, i32, Option<u16>)| {
         Some(ServicePort {
             name: Some(name.to_owned()),

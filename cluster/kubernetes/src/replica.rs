@@ -106,5 +106,6 @@ fn endpoints(pod: &Pod) -> Option<Endpoints> {
     let address: IpAddr = status(pod)?.pod_ip.as_ref()?.parse().ok()?;
     let ports = ContainerPorts::of(entry(pod.spec.as_ref()?)?);
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
-    Some(Endpoints { http: ports.http.map(at), grpc: ports.grpc.map(at) })
+    let metrics = ports.metrics(pod.metadata.annotations.as_ref());
+    Some(Endpoints { http: ports.http.map(at), grpc: ports.grpc.map(at), metrics: metrics.map(at) })
 }

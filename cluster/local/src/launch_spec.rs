@@ -50,6 +50,8 @@ pub(crate) struct LaunchSpec {
     /// Maximum size of all downloaded models in bytes.
     pub(crate) max_models_bytes: u64,
     pub(crate) ports: PortPlan,
+    /// Port of the metrics, the same in each run; `None` if they are at the port for HTTP.
+    pub(crate) metrics: Option<u16>,
     pub(crate) server: ServerKind,
     pub(crate) probe: Probe,
     /// The probe that detects a hung replica; `None` if the replica has no liveness probe.
@@ -118,6 +120,8 @@ impl LaunchSpec {
         let models = models(workload, options)?;
         let name = revision.service().name();
         let mut spec = Self::read(name, pod, container, models, options).map_err(refused)?;
+        let annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+        spec.metrics = ContainerPorts::of(container).metrics(annotations);
         spec.predictor = options.predictors.of(revision.service());
         if spec.ports.max_replicas() == 1 && allows_several(workload) {
             spec.ignored_fields.push(BEYOND_ONE);
@@ -153,6 +157,7 @@ impl LaunchSpec {
             env,
             models,
             predictor: None,
+            metrics: None,
         })
     }
 

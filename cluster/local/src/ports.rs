@@ -109,10 +109,10 @@ impl Ports {
         Self { http, grpc }
     }
 
-    /// Returns the addresses of the ports on this machine.
-    pub(crate) fn endpoints(self) -> Endpoints {
+    /// Returns the addresses of the ports on this machine, and that of the port for metrics.
+    pub(crate) fn endpoints(self, metrics: Option<u16>) -> Endpoints {
         let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        Endpoints { http: self.http.map(here), grpc: self.grpc.map(here) }
+        Endpoints { http: self.http.map(here), grpc: self.grpc.map(here), metrics: metrics.map(here) }
     }
 }
 

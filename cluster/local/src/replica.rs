@@ -206,7 +206,7 @@ impl Task {
 
     fn start(&mut self) -> Result<Run, String> {
         let leased = self.spec.ports.assign(&self.pool)?;
-        self.replica.endpoints = leased.ports.endpoints();
+        self.replica.endpoints = leased.ports.endpoints(self.spec.metrics);
         self.spawn(leased)
     }
 

@@ -69,7 +69,7 @@ impl Phase {
     }
 }
 
-/// Addresses at which a replica listens. Both may be the same address, which then accepts both protocols.
+/// Addresses at which a replica listens. HTTP and gRPC may have the same address, which then accepts both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// Address that accepts HTTP/1.1; None if the replica does not serve it, or the address is not known yet.
@@ -77,6 +77,8 @@ pub struct Endpoints {
     /// Address that accepts gRPC (HTTP/2 with prior knowledge); None if the replica does not serve it, or the address
     /// is not known yet.
     pub grpc: Option<Address>,
+    /// Address of the metrics; None if they are at the address for HTTP, or nowhere.
+    pub metrics: Option<Address>,
 }
 
 /// Address of a server's socket.

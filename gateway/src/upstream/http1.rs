@@ -73,7 +73,7 @@ impl Http1Pool {
         drop(old);
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let old = std::mem::take(&mut *self.0.lock());
         drop(old);
     }

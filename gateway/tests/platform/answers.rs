@@ -60,7 +60,7 @@ async fn rest_reaches_a_replica_that_speaks_http2_only() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Behaviour::Echo(std::time::Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
-    let endpoints = Endpoints { http: None, grpc: Some(replica.address.into()) };
+    let endpoints = Endpoints { http: None, grpc: Some(replica.address.into()), metrics: None };
     let replica_of_h2c = Replica {
         name: "a".into(),
         phase: Phase::Ready,

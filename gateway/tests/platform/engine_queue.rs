@@ -65,6 +65,24 @@ async fn only_servers_that_generate_text_are_asked() {
     call.abort();
 }
 
+#[tokio::test]
+async fn metrics_at_a_port_of_their_own_are_read_for_every_path() {
+    let metrics = "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 2\n";
+    let (serving, scraped) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let addresses = (serving.local_addr().unwrap(), scraped.local_addr().unwrap());
+    tokio::spawn(engine(serving, ""));
+    tokio::spawn(engine(scraped, metrics));
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    world.put_with_metrics(1, addresses.0, addresses.1);
+    let call = || tokio::spawn(once(world.address(), post(HOST, "/v2/models/digits/infer", "{}")));
+    let calls: Vec<_> = (0..3).map(|_| call()).collect();
+    world.activity(1, |activity| activity.queued == 2).await;
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    world.activity(1, |activity| (activity.queued, activity.in_flight) == (0, 0)).await;
+}
+
 /// An engine without metrics that works on one request at a time: each stream begins after those before it have ended.
 async fn serial_engine(listener: TcpListener) {
     let worker = Arc::new(tokio::sync::Mutex::new(()));

@@ -158,10 +158,25 @@ impl World {
 
     /// Adds or replaces a replica in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
-        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
+        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None };
         let replica = Replica {
             name: name.into(),
             phase,
+            endpoints,
+            restarts: 0,
+            failure: None,
+            last_exit: None,
+            download: None,
+        };
+        self.fake.put(&revision(number), replica).unwrap();
+    }
+
+    /// Adds or replaces a ready replica with a port of its own for metrics.
+    pub(crate) fn put_with_metrics(&self, number: u32, address: SocketAddr, metrics: SocketAddr) {
+        let endpoints = Endpoints { http: Some(address.into()), grpc: None, metrics: Some(metrics.into()) };
+        let replica = Replica {
+            name: "m".into(),
+            phase: Phase::Ready,
             endpoints,
             restarts: 0,
             failure: None,
@@ -191,7 +206,7 @@ impl World {
 
     /// Reports how the last program of a replica ended; the program is started again at the same address.
     pub(crate) fn report_exit(&self, number: u32, name: &str, address: SocketAddr, exit: &Failure) {
-        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()) };
+        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None };
         let replica = Replica {
             name: name.into(),
             phase: Phase::Unready,

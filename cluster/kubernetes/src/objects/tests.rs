@@ -81,6 +81,13 @@ fn the_headless_service_names_the_ports_of_the_serving_container() {
     containers[1].args = Some(vec!["--http-port=8000".to_owned(), "--grpc-port=8001".to_owned()]);
     workload.template = template.into();
     assert_eq!(ports(&workload), named(8000, 8001));
+    // A port of the metrics apart from these comes from the pod's annotations.
+    let mut template = workload.template.read();
+    let metadata = template.metadata.get_or_insert_default();
+    metadata.annotations = Some([("prometheus.io/port".to_owned(), "8002".to_owned())].into());
+    workload.template = template.into();
+    let metrics = ("metrics".to_owned(), IntOrString::Int(8002));
+    assert_eq!(ports(&workload), [named(8000, 8001).as_slice(), &[metrics]].concat());
 }
 
 #[test]

@@ -205,6 +205,19 @@ fn fields_that_need_a_cluster_are_refused_by_name() {
 }
 
 #[test]
+fn metrics_are_read_on_the_port_of_the_annotations() {
+    let mut workload = workload(container(json!({ "command": ["server", "--http-port=$(PORT)"] })));
+    assert_eq!(LaunchSpec::of(&workload, &options()).unwrap().metrics, None);
+    let mut template = workload.template.read();
+    let metadata = template.metadata.get_or_insert_default();
+    metadata.annotations = Some([("prometheus.kserve.io/port".to_owned(), "8002".to_owned())].into());
+    workload.template = template.into();
+    let spec = LaunchSpec::of(&workload, &options()).unwrap();
+    let endpoints = Ports { http: Some(1111), grpc: None }.endpoints(spec.metrics);
+    assert_eq!(endpoints.metrics.unwrap().to_string(), "127.0.0.1:8002");
+}
+
+#[test]
 fn fields_without_effect_are_named() {
     let mut pod = container(json!({
         "image": "x",

@@ -11,7 +11,7 @@ fn probe(container: Value) -> Probe {
 
 fn endpoints(http: Option<u16>, grpc: Option<u16>) -> Endpoints {
     let at = |port| Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
-    Endpoints { http: http.map(at), grpc: grpc.map(at) }
+    Endpoints { http: http.map(at), grpc: grpc.map(at), metrics: None }
 }
 
 fn target(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {

@@ -107,7 +107,7 @@ fn ready(revision: &RevisionName, number: u32) -> Replica {
     Replica {
         name: format!("{}-{number:05}", revision.as_str()).into(),
         phase: Phase::Ready,
-        endpoints: Endpoints { http: Some(address.into()), grpc: Some(address.into()) },
+        endpoints: Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None },
         restarts: 0,
         failure: None,
         last_exit: None,
