@@ -83,8 +83,8 @@ const SHORT_WINDOW: u32 = 128;
 /// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
 const MAX_GENERATIONS: u32 = 32;
 
-/// Mean number of requests in flight from which a smaller limit is tried although no request waits.
-const MANY_IDLE: f64 = 16.0;
+/// Requests in flight at once from which a smaller limit is tried although no request waits.
+const MANY_IDLE: u32 = 32;
 
 /// Standard errors of a difference that is clear. A window is compared after each block, so two would be exceeded by
 /// chance too often. Before a server gets more than two requests, four are needed: with fewer, an unequal pair of short
@@ -368,7 +368,7 @@ impl MeasuredLimit {
             match window.slots {
                 Slots::Busy if window.blocks() >= self.least_blocks() => self.enlarge(measured),
                 Slots::Idle if self.limit < ENGINE_LIMIT => self.window = None,
-                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured, window, usage),
+                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured),
                 Slots::Busy | Slots::Idle => {}
             }
             return;
@@ -449,7 +449,7 @@ impl MeasuredLimit {
     /// Ends a window of a limit that stays.
     fn end_window(&mut self, window: &Window, usage: Usage) {
         if window.slots == Slots::Idle {
-            return self.try_fewer(Base::of(self.limit, window, usage), window, usage);
+            return self.try_fewer(Base::of(self.limit, window, usage));
         }
         let Stage::Settled { pause, rate, next } = &mut self.stage else { return };
         let throughput = window.throughput();
@@ -475,9 +475,9 @@ impl MeasuredLimit {
 
     /// Tries smaller limits now and then although no request waits, if the clients have [`MANY_IDLE`] requests in flight:
     /// the server may have too many.
-    fn try_fewer(&mut self, base: Base, window: &Window, usage: Usage) {
+    fn try_fewer(&mut self, base: Base) {
         self.window = None;
-        if window.mean_in_flight() * f64::from(usage.gateways) < MANY_IDLE {
+        if base.used < MANY_IDLE {
             return;
         }
         match self.quiet.checked_sub(1) {

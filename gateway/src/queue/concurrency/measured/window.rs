@@ -19,8 +19,6 @@ pub(super) struct Window {
     blocks: usize,
     /// Most requests that were in flight at once.
     pub(super) peak: u32,
-    /// Sum of the requests in flight at each answer.
-    in_flight: u64,
     /// Idle if a slot stayed free while the measurement ran, so that the rate shows the demand.
     pub(super) slots: Slots,
 }
@@ -76,7 +74,6 @@ impl Window {
             durations: [0.0; MAX_BLOCKS],
             blocks: 0,
             peak: 0,
-            in_flight: 0,
             slots: Slots::Busy,
         }
     }
@@ -84,7 +81,6 @@ impl Window {
     /// Counts an answer. Returns true if it completes a block.
     pub(super) fn count(&mut self, in_flight: u32, now: Instant) -> bool {
         self.peak = self.peak.max(in_flight);
-        self.in_flight += u64::from(in_flight);
         self.in_block += 1;
         if self.in_block < self.size {
             return false;
@@ -116,11 +112,6 @@ impl Window {
     /// Returns the number of answers.
     pub(super) fn answers(&self) -> u32 {
         self.blocks().saturating_mul(self.size).saturating_add(self.in_block)
-    }
-
-    /// Returns the mean number of requests in flight.
-    pub(super) fn mean_in_flight(&self) -> f64 {
-        self.in_flight as f64 / f64::from(self.answers().max(1))
     }
 
     /// Returns the throughput of the complete blocks.
