@@ -70,6 +70,22 @@ fn archives_are_unpacked() {
     assert_eq!((world.read("a/b.txt"), world.read("c")), ("hello".into(), "there".into()));
 }
 
+/// Some writers, torch's among them, put the zip64 records of 76 bytes into every archive. If the first name has 30 bytes,
+/// a record of the directory begins 76 bytes after the first, and a reader that searches for the archive's beginning takes
+/// the archive for one with 76 bytes in front.
+#[test]
+fn a_zip_archive_begins_with_its_file() {
+    for length in 28..32 {
+        let name = "n".repeat(length);
+        let zip = zip_of(&[(&name, b"hello"), ("c", b"there")]);
+        let (before, end) = zip.split_at(zip.len() - 22);
+        let zip = [before, b"PK\x06\x06", &[0; 52], b"PK\x06\x07", &[0; 16], end].concat();
+        let world = World::new();
+        world.unpack(Packing::Zip, &zip, &Limits::default()).unwrap();
+        assert_eq!((world.read(&name), world.read("c")), ("hello".into(), "there".into()), "{length}");
+    }
+}
+
 #[test]
 fn no_entry_leaves_the_directory() {
     let world = World::new();

@@ -1,15 +1,13 @@
 //! AOTInductor packages (`aoti_compile_and_package`): what one was compiled for, by its names, its metadata and the header
 //! of its library. Nothing of it is loaded. Packages are refused; the message says what is in the way besides.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
-use zip::ZipArchive;
-use zip::read::{ArchiveOffset, Config};
 
 use super::advice::{Advice, FROM_COMPILED};
+use super::zip_directory::open_archive;
 
 /// Folder of the compiled models, below the archive's own folder.
 const FOLDER: &str = "data/aotinductor/";
@@ -71,9 +69,7 @@ pub(super) fn advice(path: &Path) -> Advice {
 
 fn read(path: &Path) -> Result<Package, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    let file = File::open(path).map_err(|error| text(&error))?;
-    let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
-    let mut zip = ZipArchive::with_config(from_start, BufReader::new(file)).map_err(|error| text(&error))?;
+    let mut zip = open_archive(path).map_err(|error| text(&error))?;
     let names: Vec<String> = zip.file_names().flatten().map(std::borrow::Cow::into_owned).collect();
     let mut package = Package::default();
     for name in names {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tempfile::TempDir;
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 use super::advice::MAR;
-use super::zip_directory::{ENTRY, MANIFEST};
+use super::zip_directory::{ENTRY, MANIFEST, open_archive};
 use super::{ModelFormat, START, sentence, signatures};
 
 /// Advice about an archive without a model, or without its manifest.
@@ -85,7 +86,7 @@ fn is_archive(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let mut start = [0; ENTRY.len()];
     let is_zip = BufReader::new(&file).read_exact(&mut start).is_ok() && start == *ENTRY;
-    is_zip && ZipArchive::new(BufReader::new(file)).is_ok_and(|zip| zip.index_for_name(MANIFEST).is_some())
+    is_zip && open_archive(path).is_ok_and(|zip| zip.index_for_name(MANIFEST).is_some())
 }
 
 fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
@@ -111,8 +112,10 @@ fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
 }
 
 fn open(path: &Path) -> Result<(ZipArchive<BufReader<File>>, ManifestModel), String> {
-    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(&error))?;
+    let mut zip = open_archive(path).map_err(|error| match error {
+        ZipError::Io(error) => format!("cannot be read: {error}"),
+        error => damaged(&error),
+    })?;
     let mut text = Vec::new();
     entry(&mut zip, MANIFEST)?.take(LONGEST_MANIFEST).read_to_end(&mut text).map_err(|error| damaged(&error))?;
     let manifest: Manifest = serde_json::from_slice(&text)

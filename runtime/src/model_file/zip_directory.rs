@@ -2,8 +2,12 @@
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+
+use zip::ZipArchive;
+use zip::read::{ArchiveOffset, Config};
+use zip::result::ZipError;
 
 use super::advice::{Advice, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
 
@@ -137,6 +141,13 @@ impl ZipDirectory {
     fn all_end_with(&self, end: &str) -> bool {
         !self.entries.is_empty() && self.entries.iter().all(|entry| entry.name.ends_with(end))
     }
+}
+
+/// Opens a zip archive that begins with its file. A search for the beginning would take the zip64 records that torch
+/// writes for a shift of the directory, for some lengths of names.
+pub(super) fn open_archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ZipError> {
+    let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
+    ZipArchive::with_config(from_start, BufReader::new(File::open(path)?))
 }
 
 fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {

@@ -51,6 +51,27 @@ fn the_model_is_unpacked_and_deleted_with_the_value() {
     assert!(!path.exists());
 }
 
+/// Inserts zip64 records before the end record of an archive, as torch's and other writers do for every archive.
+fn with_zip64_records(archive: &[u8]) -> Vec<u8> {
+    let (before, end) = archive.split_at(archive.len() - 22);
+    [before, b"PK\x06\x06", &[0; 52], b"PK\x06\x07", &[0; 16], end].concat()
+}
+
+/// The zip64 records have 76 bytes. If the first name has 30, a record of the directory begins 76 bytes after the first,
+/// and a reader that searches for the archive's beginning takes the archive for one with 76 bytes in front.
+#[test]
+fn an_archive_begins_with_its_file() {
+    for length in 28..32 {
+        let name = &"a-model-whose-name-has-more-bytes"[..length];
+        let manifest = format!(r#"{{"model": {{"serializedFile": "{name}"}}}}"#);
+        let entries = [(name, &*script()), (MANIFEST, manifest.as_bytes())];
+        let file = tempfile::NamedTempFile::with_suffix(".mar").unwrap();
+        std::fs::write(file.path(), with_zip64_records(&zipped(&entries, CompressionMethod::Deflated))).unwrap();
+        assert_eq!(super::super::format(file.path()), Ok(ModelFormat::TorchScript), "{length}");
+        assert_eq!(std::fs::read(&unpack(file.path()).unwrap().unwrap().path).unwrap(), script());
+    }
+}
+
 #[test]
 fn an_onnx_model_is_unpacked_and_known_by_its_contents() {
     let model = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/onnx/mlp.onnx")).unwrap();
