@@ -157,12 +157,18 @@ fn name_output(
         split_rows(&mut run_output.sizes, rows as i64);
     }
     check_rows(output, &run_output.sizes, rows)?;
-    if run_output.sizes.is_empty() && output.dims == [1] {
-        run_output.sizes.push(1); // a configuration cannot express a scalar, so it says [1]
+    if is_scalar_of_one(output, &run_output.sizes, rows) {
+        run_output.sizes.push(1);
     }
     let shape = run_output.shape()?;
     Tensor::new(output.name.clone(), datatype, shape, run_output.data)
         .map_err(|error| ModelError::Failed(format!("output '{}': {error}", output.name)))
+}
+
+/// Returns true if a run returned a scalar, or one for each row, where the dims are `[1]`: a configuration cannot express
+/// a scalar. With a `reshape`, the dims are added to the response later.
+fn is_scalar_of_one(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> bool {
+    output.dims == [1] && output.reshape.is_none() && sizes.len() == usize::from(rows.is_some())
 }
 
 fn check_type(output: &TensorConfig, datatype: Option<DataType>) -> Result<(), ModelError> {
@@ -204,6 +210,44 @@ fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shape_of(dims: &[i64], reshape: Option<&[i64]>, (sizes, rows): (&[i64], Option<usize>)) -> Vec<usize> {
+        let output = TensorConfig {
+            name: "y".to_owned(),
+            datatype: DataType::Bool,
+            dims: dims.to_vec(),
+            reshape: reshape.map(<[i64]>::to_vec),
+            optional: false,
+        };
+        let count = sizes.iter().product::<i64>() as usize;
+        let run = RunOutput {
+            datatype: Some(DataType::Bool),
+            sizes: sizes.to_vec(),
+            data: bytes::Bytes::from(vec![1; count]),
+            path: None,
+        };
+        let named = name_output(&output, run, (rows, ShapeTolerance::None)).unwrap();
+        named.shape().dims().to_vec()
+    }
+
+    #[test]
+    fn outputs_have_the_rank_of_their_metadata() {
+        let none = None::<&[i64]>;
+        for (dims, reshape, run, expected) in [
+            (&[][..], none, (&[3][..], Some(3)), &[3][..]),
+            (&[1], none, (&[3], Some(3)), &[3, 1]),
+            (&[1], none, (&[3, 1], Some(3)), &[3, 1]),
+            (&[1], none, (&[1], Some(1)), &[1, 1]),
+            (&[1], none, (&[1, 1], Some(1)), &[1, 1]),
+            (&[1], Some(&[]), (&[3], Some(3)), &[3]),
+            (&[1], none, (&[], None), &[1]),
+            (&[1], none, (&[1], None), &[1]),
+            (&[], none, (&[], None), &[]),
+            (&[-1], none, (&[3], None), &[3]),
+        ] {
+            assert_eq!(shape_of(dims, reshape, run), expected, "{dims:?} {run:?}");
+        }
+    }
 
     /// The engine may create an instance, run it and finish its batch on three different threads.
     #[test]
