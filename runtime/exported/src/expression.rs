@@ -134,7 +134,7 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
         let length = if first.is_ascii_digit() {
             let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
             found.push(Token::Number(rest[..length].parse().ok()?));
-            length
+            length + zero_fraction(&rest[length..])?
         } else if first.is_ascii_alphabetic() || first == '_' {
             let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             found.push(Token::Word(rest[..length].to_owned()));
@@ -152,6 +152,16 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
         rest = rest[length..].trim_start();
     }
     Some(found)
+}
+
+/// Returns the length of the fraction after a whole number, such as that of `2.0`; 0 without one, and `None` for a number
+/// that is not whole.
+fn zero_fraction(rest: &str) -> Option<usize> {
+    let Some(digits) = rest.strip_prefix('.').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) else {
+        return Some(0);
+    };
+    let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..length].bytes().all(|digit| digit == b'0').then_some(length + 1)
 }
 
 struct Parser<'a> {
@@ -292,6 +302,13 @@ impl Parser<'_> {
             Token::Word(word) if word == "L" => self.size(),
             Token::Word(word) if word == "True" => Some(Expression::Number(1)),
             Token::Word(word) if word == "False" => Some(Expression::Number(0)),
+            Token::Word(word) if word == "math" || word == "torch" => {
+                self.sign(".")?;
+                let (Token::Word(name), rest) = self.tokens.split_first()? else { return None };
+                self.tokens = rest;
+                self.sign("(")?;
+                self.function(name)
+            }
             Token::Word(word) if self.sign("(").is_some() => self.function(word),
             Token::Word(word) => Some(Expression::Symbol(word.clone())),
             Token::Text(_) | Token::Sign(_) => None,
@@ -357,6 +374,9 @@ impl Parser<'_> {
 fn of_call(name: &str, operands: Vec<Expression>) -> Option<Expression> {
     let function = match (name, operands.as_slice()) {
         ("Integer" | "Identity", [only]) => return Some(only.clone()),
+        // Every number here is whole, also as a float, so conversions and roundings change nothing.
+        ("sym_float" | "sym_int" | "trunc" | "floor" | "ceil", [only]) => return Some(only.clone()),
+        ("ToFloat" | "TruncToInt" | "FloorToInt" | "CeilToInt", [only]) => return Some(only.clone()),
         ("Add", [_, ..]) => Function::Add,
         ("Mul", [_, ..]) => Function::Multiply,
         ("Max" | "max", [_, ..]) => Function::Maximum,
@@ -412,6 +432,8 @@ mod tests {
             ("not s0 > 8", 1),
             ("2 <= s77 <= 8", 1),
             ("Ne(Mod(s0, 7), 0)", 0),
+            ("(2*L['x'].size()[1]) == math.trunc(2.0*torch.sym_float(L['x'].size()[1]))", 1),
+            ("TruncToInt(2.0*ToFloat(s0)) - 14", 0),
         ] {
             assert_eq!(value(text), Some(expected), "{text}");
         }
@@ -421,6 +443,9 @@ mod tests {
     fn unknown_parts_overflow_and_division_by_zero_have_no_value() {
         for text in ["zuf0", "s0 // 0", "s0 % 0", "sin(s0)", "9223372036854775807 + s0", "s0 ** 99", "(", "L['x']", ""]
         {
+            assert_eq!(value(text), None, "{text}");
+        }
+        for text in ["0.5*s0", "1.", "math.sqrt(s0)", "math(s0)", "torch.s0", "math."] {
             assert_eq!(value(text), None, "{text}");
         }
         assert_eq!(value(&"(".repeat(100_000)), None);
