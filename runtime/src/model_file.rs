@@ -1,18 +1,21 @@
-//! Recognises model files without loading them. A file other than TorchScript, the programs of torch.export and ONNX is
-//! refused with a message that names its format, before the sizes that it declares cost memory. Only the first bytes,
+//! Recognises model files without loading them. A file other than TorchScript, the programs of torch.export, packages of
+//! AOTInductor and ONNX is refused with a message that names its format, before the sizes that it declares cost memory. Only the first bytes,
 //! the directory of a zip archive and the start of its pickle are read, and nothing in them is executed. `weir check`
 //! prints the same messages.
 
 mod advice;
-mod aotinductor;
+pub mod aotinductor;
 mod pickle;
 mod signatures;
 pub mod torchserve;
 mod zip_directory;
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use tempfile::TempDir;
 
 use zip_directory::ZipDirectory;
 
@@ -26,6 +29,8 @@ pub enum ModelFormat {
     TorchScript,
     /// A program of `torch.export.save`.
     Exported,
+    /// A package of AOTInductor with code for this machine's processor.
+    Compiled,
     /// A serialised `ModelProto` of ONNX.
     Onnx,
 }
@@ -44,7 +49,7 @@ pub fn format(path: &Path) -> Result<ModelFormat, String> {
 /// The same as for [`format()`].
 pub fn check_torch(path: &Path) -> Result<ModelFormat, String> {
     match format(path)? {
-        format @ (ModelFormat::TorchScript | ModelFormat::Exported) => Ok(format),
+        format @ (ModelFormat::TorchScript | ModelFormat::Exported | ModelFormat::Compiled) => Ok(format),
         ModelFormat::Onnx => Err(sentence(path, &advice::ONNX.text())),
     }
 }
@@ -58,15 +63,17 @@ pub fn check_onnx(path: &Path) -> Result<(), String> {
         ModelFormat::Onnx => Ok(()),
         ModelFormat::TorchScript => Err(sentence(path, NOT_ONNX[0])),
         ModelFormat::Exported => Err(sentence(path, NOT_ONNX[1])),
+        ModelFormat::Compiled => Err(sentence(path, NOT_ONNX[2])),
     }
 }
 
 /// Messages about files of PyTorch whose configuration names the backend `onnxruntime`.
-const NOT_ONNX: [&str; 2] = [
+const NOT_ONNX: [&str; 3] = [
     "is TorchScript, not an ONNX model: write backend: \"pytorch\" in config.pbtxt, or name the file model.pt and \
      leave out config.pbtxt",
     "is a program of torch.export, not an ONNX model: write backend: \"pytorch\" in config.pbtxt, or name the file \
      model.pt2 and leave out config.pbtxt",
+    "is an AOTInductor package, not an ONNX model: write backend: \"pytorch\" in config.pbtxt",
 ];
 
 /// Returns a sentence about a model file that ends with `reason`.
@@ -88,6 +95,15 @@ pub struct Digest {
 pub fn digest(path: &Path) -> Option<Digest> {
     let directory = ZipDirectory::read(path).ok()??;
     Some(Digest { size: std::fs::metadata(path).ok()?.len(), hash: directory.hash })
+}
+
+/// Creates a temporary directory for an unpacked model, which only this user can enter. It is deleted when the value is
+/// dropped.
+///
+/// # Errors
+/// The system's, if the directory of temporary files cannot be written to.
+pub fn private_folder() -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix("weir-model-").permissions(Permissions::from_mode(0o700)).tempdir()
 }
 
 fn examine(path: &Path) -> Result<ModelFormat, String> {
@@ -113,7 +129,7 @@ fn examine(path: &Path) -> Result<ModelFormat, String> {
         return Ok(ModelFormat::Exported);
     }
     if directory.is_compiled() {
-        return Err(aotinductor::advice(path).text());
+        return aotinductor::check(path).map(|()| ModelFormat::Compiled).map_err(|advice| advice.text());
     }
     if let Some(advice) = directory.advice() {
         return Err(advice.text());

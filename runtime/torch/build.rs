@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 39] = [
+const SHIM: [&str; 41] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
+    "compiled.h",
     "division.h",
     "error.h",
     "exported.h",
@@ -21,6 +22,7 @@ const SHIM: [&str; 39] = [
     "vision.h",
     "writes.h",
     "argument.cc",
+    "compiled.cc",
     "device.cc",
     "division.cc",
     "exported.cc",
@@ -53,6 +55,7 @@ fn main() {
         return;
     }
     compile(&libtorch);
+    stub();
     link(&libtorch.join("lib"));
 }
 
@@ -76,6 +79,19 @@ fn compile(libtorch: &Path) {
         }
     }
     build.compile("weir_torch");
+}
+
+/// Links an empty library named `libtorch.so`, which AOTInductor's libraries need by that name although all of their
+/// symbols are in libtorch_cpu.
+fn stub() {
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
+    let (source, library) = (folder.join("stub.c"), folder.join("stub.so"));
+    let wrote = std::fs::write(&source, "");
+    let mut linker = cc::Build::new().get_compiler().to_command();
+    linker.args(["-shared", "-nostdlib", "-s", "-Wl,-soname,libtorch.so", "-o"]).arg(library).arg(source);
+    if wrote.is_err() || !linker.status().is_ok_and(|status| status.success()) {
+        println!("cargo::error=the library for AOTInductor's packages cannot be linked");
+    }
 }
 
 fn link(lib: &Path) {

@@ -30,6 +30,7 @@ pub use error::ExportedError;
 pub use graph::{Dimension, ElementType, Input, Output, OutputKind, Payload, Program, Weight};
 pub use plan::{Call, Plan, PlanOutput, PlanValue};
 pub use rows::{Batch, Verdict};
+pub use tree::paths;
 
 #[cfg(test)]
 mod fuzz;

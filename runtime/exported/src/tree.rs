@@ -26,6 +26,15 @@ struct Spec {
     children_spec: Vec<Spec>,
 }
 
+/// Returns the path of each leaf of a tree in its serialised form: steps joined by dots, in which positions begin with
+/// `#`. The path of a tree that is a leaf itself is empty.
+///
+/// # Errors
+/// [`ExportedError::Schema`] if the text is no tree.
+pub fn paths(text: &str) -> Result<Vec<String>, ExportedError> {
+    Ok(leaves(text, &HashMap::new())?.iter().map(|path| joined(path)).collect())
+}
+
 /// Returns the path of each leaf of a tree in its serialised form, `[1, {"type": …}]`.
 pub(crate) fn leaves(text: &str, tuples: &HashMap<String, NamedTuple>) -> Result<Vec<Vec<Step>>, ExportedError> {
     let (_, root): (Value, Spec) = serde_json::from_str(text).map_err(ExportedError::schema)?;

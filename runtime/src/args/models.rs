@@ -72,7 +72,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
     pub(super) allow_unguarded_operators: Vec<String>,
     /// Models that contain code: allow = loaded; forbid = refused, so that only formats that are data are loaded, such as
-    /// .pt2 files of torch.export.save. TorchScript and libraries with operators are code
+    /// .pt2 files of torch.export.save. TorchScript, AOTInductor packages and libraries with operators are code
     #[arg(long, env = "WEIR_MODEL_CODE", value_enum, default_value = "allow", value_name = "USE")]
     pub(super) model_code: CodeFlag,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable

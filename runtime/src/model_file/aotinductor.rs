@@ -1,13 +1,17 @@
 //! AOTInductor packages (`aoti_compile_and_package`): what one was compiled for, by its names, its metadata and the header
-//! of its library. Nothing of it is loaded. Packages are refused; the message says what is in the way besides.
+//! of its library. A package is refused, with the reason, unless its code runs on this machine's processor. Nothing of it
+//! is loaded here, and only the library and its list of operators are ever unpacked: its sources are never compiled.
 
-use std::io::Read;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tempfile::TempDir;
 
 use super::advice::{Advice, FROM_COMPILED};
 use super::zip_directory::open_archive;
+use super::{private_folder, sentence};
 
 /// Folder of the compiled models, below the archive's own folder.
 const FOLDER: &str = "data/aotinductor/";
@@ -20,9 +24,17 @@ const HEADER: usize = 20;
 /// Machines of ELF libraries, with the names that `platform.machine()` has for them.
 const MACHINES: [(u16, &str); 2] = [(62, "x86_64"), (183, "aarch64")];
 
-/// Ends of the names of sources, which the loader of libtorch would compile.
+/// Ends of the names of sources, which a loader would have to compile if there is no library.
 const SOURCES: [&str; 7] = [".cpp", ".cc", ".c", ".cu", ".h", "Makefile", "CMakeLists.txt"];
 const LIBRARIES: [&str; 4] = [".so", ".dylib", ".pyd", ".dll"];
+/// Ends of the names of weights that are apart from the library.
+const WEIGHTS: [&str; 3] = [".blob", ".bin", "model_weights_config.json"];
+/// Folder of weights that are apart from the library, below the archive's own folder.
+const WEIGHTS_FOLDER: &str = "data/weights/";
+
+/// Limit on unpacked bytes per byte of archive, and the bytes allowed in addition: torch stores libraries as they are.
+const UNPACKED_PER_BYTE: u64 = 4;
+const UNPACKED_FLOOR: u64 = 64 << 20;
 
 /// The compiled part of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +42,11 @@ struct Package {
     /// Names of the models, in order.
     models: Vec<String>,
     has_sources: bool,
-    /// First bytes of the library; `None` without one.
+    /// True if weights are apart from the library.
+    has_weights: bool,
+    /// Names of the libraries' entries, in order.
+    libraries: Vec<String>,
+    /// First bytes of the last library; `None` without one.
     library: Option<Vec<u8>>,
     /// Text of the metadata; `None` without any.
     metadata: Option<Vec<u8>>,
@@ -57,14 +73,69 @@ struct Host {
     has: fn(&str) -> Option<bool>,
 }
 
-/// Returns the message about a package: what is in the way of its code, and what to do.
-pub(super) fn advice(path: &Path) -> Advice {
+/// The library of a package, in a directory that only this user can read and that is deleted when this value is dropped.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// Path of the library.
+    pub library: PathBuf,
+    /// Size of the library in bytes.
+    pub bytes: u64,
+    _folder: TempDir,
+}
+
+/// Refuses a package whose code does not run on this machine's processor.
+pub(super) fn check(path: &Path) -> Result<(), Advice> {
+    examine(path).map(drop)
+}
+
+/// Unpacks the library of a package to a temporary directory, after the checks of what it was compiled for.
+///
+/// # Errors
+/// A sentence that names the package and says why its code cannot run here, or that the disk failed.
+pub fn unpack(path: &Path) -> Result<Unpacked, String> {
+    let package = examine(path).map_err(|advice| sentence(path, &advice.text()))?;
+    write_library(path, &package).map_err(|reason| sentence(path, &format!("cannot be unpacked: {reason}")))
+}
+
+fn examine(path: &Path) -> Result<Package, Advice> {
     let host = Host { machine: std::env::consts::ARCH, has: has_instructions };
-    let found = match read(path) {
-        Ok(package) => obstacle(&package, &host),
-        Err(reason) => format!("which cannot be read: {reason}"),
-    };
-    Advice { what: format!("an AOTInductor package, {found}"), remedy: FROM_COMPILED }
+    let advice = |found: String| Advice { what: format!("an AOTInductor package, {found}"), remedy: FROM_COMPILED };
+    let package = read(path).map_err(|reason| advice(format!("which cannot be read: {reason}")))?;
+    match obstacle(&package, &host) {
+        Some(found) => Err(advice(found)),
+        None => Ok(package),
+    }
+}
+
+/// Writes the library, and the list of operators without a C function beside it, under names of our own: those in the
+/// archive are never used as paths.
+fn write_library(path: &Path, package: &Package) -> Result<Unpacked, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let name = package.libraries.first().ok_or("it has no library")?;
+    let size = std::fs::metadata(path).map_err(|error| text(&error))?.len();
+    let most = size.saturating_mul(UNPACKED_PER_BYTE).saturating_add(UNPACKED_FLOOR);
+    let mut zip = open_archive(path).map_err(|error| text(&error))?;
+    let folder = private_folder().map_err(|error| text(&error))?;
+    let library = folder.path().join("model.so");
+    let operators = format!("{}.json", name.strip_suffix(".so").unwrap_or(name));
+    let mut bytes = 0;
+    for (entry, target) in [(name.as_str(), &library), (operators.as_str(), &library.with_extension("json"))] {
+        let Some(index) = zip.index_for_name(entry) else { continue };
+        let entry = zip.by_index(index).map_err(|error| text(&error))?;
+        let declared = entry.size();
+        if declared > most {
+            return Err(format!(
+                "it has {size} bytes but declares {declared} unpacked: refused as a possible zip bomb"
+            ));
+        }
+        let mut file = File::create_new(target).map_err(|error| text(&error))?;
+        let written = io::copy(&mut entry.take(declared.saturating_add(1)), &mut file).map_err(|error| text(&error))?;
+        if written != declared {
+            return Err("an entry has another size than it declares".to_owned());
+        }
+        bytes += written;
+    }
+    Ok(Unpacked { library, bytes, _folder: folder })
 }
 
 fn read(path: &Path) -> Result<Package, String> {
@@ -73,13 +144,16 @@ fn read(path: &Path) -> Result<Package, String> {
     let names: Vec<String> = zip.file_names().flatten().map(std::borrow::Cow::into_owned).collect();
     let mut package = Package::default();
     for name in names {
+        package.has_weights |= name.contains(WEIGHTS_FOLDER);
         let Some((_, inner)) = name.split_once(FOLDER) else { continue };
         let model = inner.split('/').next().unwrap_or_default().to_owned();
         if !package.models.contains(&model) {
             package.models.push(model);
         }
         package.has_sources |= SOURCES.iter().any(|end| inner.ends_with(end));
-        let (wanted, longest) = if LIBRARIES.iter().any(|end| inner.ends_with(end)) {
+        package.has_weights |= WEIGHTS.iter().any(|end| inner.ends_with(end));
+        let is_library = LIBRARIES.iter().any(|end| inner.ends_with(end));
+        let (wanted, longest) = if is_library {
             (&mut package.library, HEADER as u64)
         } else if inner.ends_with("_metadata.json") {
             (&mut package.metadata, LONGEST_METADATA)
@@ -90,27 +164,34 @@ fn read(path: &Path) -> Result<Package, String> {
         let entry = zip.by_name(&name).map_err(|error| text(&error))?;
         entry.take(longest).read_to_end(&mut bytes).map_err(|error| text(&error))?;
         *wanted = Some(bytes);
+        package.libraries.extend(is_library.then_some(name));
     }
     Ok(package)
 }
 
-/// Returns the first reason against running the code, as a clause about the package.
-fn obstacle(package: &Package, host: &Host) -> String {
+/// Returns the first reason against running the code, as a clause about the package; `None` if there is none.
+fn obstacle(package: &Package, host: &Host) -> Option<String> {
     match package.models.as_slice() {
-        [] => return "which holds neither a program nor a compiled model".to_owned(),
+        [] => return Some("which holds neither a program nor a compiled model".to_owned()),
         [_] => {}
-        models => return format!("which holds {} compiled models: {}", models.len(), shown(&models.join(", "))),
+        models => return Some(format!("which holds {} compiled models: {}", models.len(), shown(&models.join(", ")))),
     }
-    if package.has_sources {
-        return "which holds sources that loading it would compile".to_owned();
+    let Some(library) = &package.library else {
+        let is_source = package.has_sources.then_some("which holds sources, and no compiled library");
+        return Some(is_source.unwrap_or("which holds no compiled library").to_owned());
+    };
+    if package.libraries.len() > 1 {
+        return Some(format!("which holds {} libraries", package.libraries.len()));
     }
-    let Some(library) = &package.library else { return "which holds no compiled library".to_owned() };
+    if package.has_weights {
+        return Some("whose weights are apart from its code: compile it with package_constants_in_so".to_owned());
+    }
     if let Some(reason) = of_library(library, host) {
-        return reason;
+        return Some(reason);
     }
     match package.metadata.as_deref().map(serde_json::from_slice::<Metadata>) {
-        None => "which does not say what its code was compiled for".to_owned(),
-        Some(Err(error)) => format!("whose metadata cannot be read: {}", shown(&error.to_string())),
+        None => Some("which does not say what its code was compiled for".to_owned()),
+        Some(Err(error)) => Some(format!("whose metadata cannot be read: {}", shown(&error.to_string()))),
         Some(Ok(metadata)) => of_metadata(&metadata, host),
     }
 }
@@ -126,27 +207,29 @@ fn of_library(header: &[u8], host: &Host) -> Option<String> {
     (!is_own).then(|| format!("whose library is for {name}, and this machine is {}", host.machine))
 }
 
-fn of_metadata(metadata: &Metadata, host: &Host) -> String {
+fn of_metadata(metadata: &Metadata, host: &Host) -> Option<String> {
     let of = |value: &Option<String>| shown(value.as_deref().unwrap_or("unknown"));
     if metadata.platform.as_deref().is_some_and(|platform| platform != "linux") {
-        return format!("which was compiled for the platform {}", of(&metadata.platform));
+        return Some(format!("which was compiled for the platform {}", of(&metadata.platform)));
     }
     if metadata.machine.as_deref().is_some_and(|machine| machine != host.machine) {
-        return format!("which was compiled for {}, and this machine is {}", of(&metadata.machine), host.machine);
+        let machine = of(&metadata.machine);
+        return Some(format!("which was compiled for {machine}, and this machine is {}", host.machine));
     }
     match metadata.device.as_str() {
         "cpu" => {}
         "cuda" => {
-            return format!("whose code runs only on a GPU of compute capability {}", of(&metadata.capability));
+            let capability = of(&metadata.capability);
+            return Some(format!("whose code runs only on a GPU of compute capability {capability}"));
         }
-        device => return format!("whose code is for the device '{}'", shown(device)),
+        device => return Some(format!("whose code is for the device '{}'", shown(device))),
     }
     match metadata.isa.as_deref().map(|isa| (host.has)(isa)) {
-        Some(Some(true)) | None => "whose compiled code is not run here".to_owned(),
+        Some(Some(true)) | None => None,
         Some(Some(false)) => {
-            format!("whose code needs {}, which this processor does not have", of(&metadata.isa))
+            Some(format!("whose code needs {}, which this processor does not have", of(&metadata.isa)))
         }
-        Some(None) => format!("whose code needs the instruction set {}, which is unknown", of(&metadata.isa)),
+        Some(None) => Some(format!("whose code needs the instruction set {}, which is unknown", of(&metadata.isa))),
     }
 }
 
@@ -165,6 +248,8 @@ fn has_one(name: &str) -> Option<bool> {
         "AVX2" => std::arch::is_x86_feature_detected!("avx2"),
         "AVX512" => std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512bw"),
         "AVX512_VNNI" => std::arch::is_x86_feature_detected!("avx512vnni"),
+        // AMX tiles are no stable feature of the language, so the processor's own list decides.
+        "AMX_TILE" => processor_lists("amx_tile"),
         _ => return None,
     })
 }
@@ -172,6 +257,14 @@ fn has_one(name: &str) -> Option<bool> {
 #[cfg(not(target_arch = "x86_64"))]
 fn has_one(name: &str) -> Option<bool> {
     matches!(name, "NEON" | "ASIMD").then_some(true)
+}
+
+/// Returns true if the kernel lists a feature for the processors; tests of features that are not stable need it.
+#[cfg(target_arch = "x86_64")]
+fn processor_lists(feature: &str) -> bool {
+    let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = listed.lines().find_map(|line| line.strip_prefix("flags"));
+    flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == feature))
 }
 
 /// Returns a text of the package without control characters and at most 100 characters long, for a log line.
@@ -209,7 +302,7 @@ mod tests {
             zip.write_all(bytes).unwrap();
         }
         zip.finish().unwrap();
-        obstacle(&read(file.path()).unwrap(), &HOST)
+        obstacle(&read(file.path()).unwrap(), &HOST).unwrap_or("nothing is in the way".to_owned())
     }
 
     const SO: &str = "data/aotinductor/model/c.so";
@@ -222,8 +315,11 @@ mod tests {
         let cases = [
             (found(&[("archive_format", b"pt2")]), "neither a program nor a compiled model"),
             (found(&[(SO, &own), ("data/aotinductor/other/c.so", &own)]), "2 compiled models: model, other"),
-            (found(&[(SO, &own), ("data/aotinductor/model/c.wrapper.cpp", b"int x;")]), "sources"),
-            (found(&[("data/aotinductor/model/c.bin", b"x")]), "no compiled library"),
+            (found(&[("data/aotinductor/model/c.wrapper.cpp", b"int x;")]), "sources, and no compiled library"),
+            (found(&[("data/aotinductor/model/c.txt", b"x")]), "no compiled library"),
+            (found(&[(SO, &own), ("data/aotinductor/model/d.so", &own)]), "2 libraries"),
+            (found(&[(SO, &own), ("data/aotinductor/model/c.blob", b"x")]), "weights are apart from its code"),
+            (found(&[(SO, &own), ("data/weights/w0", b"x")]), "weights are apart from its code"),
             (found(&[(SO, b"MZ")]), "not one of Linux (ELF)"),
             (found(&[(SO, &library(183))]), "is for aarch64, and this machine is x86_64"),
             (found(&[(SO, &own)]), "does not say what"),
@@ -234,7 +330,7 @@ mod tests {
             (described(&metadata("cuda", "", r#", "AOTI_COMPUTE_CAPABILITY": "90""#)), "compute capability 90"),
             (described(&metadata("cpu", "AVX512", "")), "needs AVX512, which this processor does not have"),
             (described(&metadata("cpu", "ODD", "")), "instruction set ODD, which is unknown"),
-            (described(&metadata("cpu", "AVX2", "")), "compiled code is not run here"),
+            (described(&metadata("cpu", "AVX2", "")), "nothing is in the way"),
         ];
         for (text, words) in cases {
             assert!(text.contains(words), "{words}: {text}");
@@ -242,9 +338,39 @@ mod tests {
     }
 
     #[test]
+    fn only_the_library_and_its_operators_are_unpacked_and_deleted_with_the_value() {
+        let file = tempfile::NamedTempFile::with_suffix(".pt2").unwrap();
+        let mut zip = ZipWriter::new(file.reopen().unwrap());
+        let machine = MACHINES.iter().find(|(_, name)| *name == std::env::consts::ARCH).unwrap().0;
+        let own = library(machine as u8);
+        for (name, bytes) in [
+            (SO, &*own),
+            (META, metadata("cpu", "", "").as_bytes()),
+            ("data/aotinductor/model/c.json", b"{}"),
+            ("data/aotinductor/model/c.cpp", b"int x;"),
+            ("data/aotinductor/model/../../../../escaped", b"x"),
+        ] {
+            zip.start_file(format!("m/{name}"), SimpleFileOptions::default()).unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap();
+        let unpacked = unpack(file.path()).unwrap();
+        let folder = unpacked.library.parent().unwrap().to_owned();
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["model.json", "model.so"]);
+        assert_eq!(std::fs::read(&unpacked.library).unwrap(), own);
+        assert_eq!(unpacked.bytes, own.len() as u64 + 2);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&folder).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
+        drop(unpacked);
+        assert!(!folder.exists());
+    }
+
+    #[test]
     fn a_file_that_is_no_archive_is_refused_too() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = advice(file.path()).text();
+        let text = check(file.path()).unwrap_err().text();
         assert!(text.contains("cannot be read") && text.contains("torch.export.save the program"), "{text}");
     }
 
@@ -267,7 +393,10 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             std::fs::write(file.path(), bytes).unwrap();
-            proptest::prop_assert!(advice(file.path()).text().starts_with("is an AOTInductor package, "));
+            if let Err(advice) = check(file.path()) {
+                proptest::prop_assert!(advice.text().starts_with("is an AOTInductor package, "));
+            }
+            let _ = unpack(file.path());
         }
     }
 }

@@ -100,14 +100,19 @@ fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
         return Err(format!("has {size} bytes but declares {declared} unpacked: refused as a possible zip bomb"));
     }
     let disk = |error: io::Error| format!("cannot be unpacked: {error}");
-    let folder = tempfile::Builder::new().prefix("weir-model-").tempdir().map_err(disk)?;
+    let folder = super::private_folder().map_err(disk)?;
     // The name in the archive is never used as a path.
     let model = folder.path().join(own_name(name));
     let written = io::copy(&mut entry.take(declared.saturating_add(1)), &mut File::create(&model).map_err(disk)?);
     if written.map_err(disk)? != declared {
         return Err(format!("is damaged: '{}' has another size than it declares", shown(name)));
     }
-    super::examine(&model).map_err(|reason| of_model(name, &reason))?;
+    match super::examine(&model).map_err(|reason| of_model(name, &reason))? {
+        ModelFormat::TorchScript | ModelFormat::Exported | ModelFormat::Onnx => {}
+        ModelFormat::Compiled => {
+            return Err(of_model(name, "is an AOTInductor package: unpack it, and serve it by itself"));
+        }
+    }
     Ok(Unpacked { path: model, without: without(&manifest), _folder: folder })
 }
 

@@ -113,7 +113,7 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
 fn backend_of_file(path: &Path) -> &'static str {
     match model_file::format(path) {
         Ok(ModelFormat::Onnx) => ONNXRUNTIME,
-        Ok(ModelFormat::TorchScript | ModelFormat::Exported) => PYTORCH,
+        Ok(ModelFormat::TorchScript | ModelFormat::Exported | ModelFormat::Compiled) => PYTORCH,
         Err(_) => backend_of_name(path),
     }
 }

@@ -18,7 +18,7 @@ use crate::settings::{FORWARD, Settings};
 use crate::startup::TrimWhenDropped;
 use crate::warm_up::{self, RunnableInput, contradiction};
 use crate::weights::Weights;
-use crate::{cuda, op_libraries, optimize, plan, process};
+use crate::{cuda, file, op_libraries, optimize, plan, process};
 use verdicts::Key;
 pub(crate) use verdicts::Verdicts;
 
@@ -93,6 +93,8 @@ fn on_processor(sandbox: &Sandbox, request: &Request, reason: String) -> Result<
 /// Runs one child. Returns its findings, and the last stage that it entered.
 fn attempt(sandbox: &Sandbox, request: &Request) -> Result<(Verdict, Stage), LoadError> {
     let (mut verdict, mut stage) = (Verdict::default(), Stage::Load);
+    let scratch = file::scratch(&request.source)?;
+    let request = &Request { scratch: scratch.as_ref().map(|folder| folder.path().to_owned()), ..request.clone() };
     let end = sandbox.run(request, |report| verdict.add(report, &mut stage));
     let file = request.source.path.display();
     match (end, stage) {
@@ -160,6 +162,9 @@ pub(crate) fn serve() -> i32 {
     let Some(request) = sandbox::request() else {
         return 1;
     };
+    if let Some(folder) = &request.scratch {
+        process::set_temporary_folder(folder);
+    }
     let thread = std::thread::Builder::new().stack_size(STACK_OF_MODELS);
     let Ok(thread) = thread.spawn(move || examine_here(request)) else {
         return 1;

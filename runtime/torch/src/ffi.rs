@@ -1,5 +1,5 @@
-//! The C functions of `shim/weir_torch.h` and `shim/exported.h`, which document them. Only `tensor`, `module`, `stream`, `gpu_meter` and
-//! `process` call them; each wraps them in safe functions.
+//! The C functions of `shim/weir_torch.h`, `shim/exported.h` and `shim/compiled.h`, which document them. Only `tensor`,
+//! `module`, `stream`, `gpu_meter` and `process` call them; each wraps them in safe functions.
 
 #![expect(unsafe_code, reason = "declares foreign functions; the SAFETY notes are at their calls")]
 
@@ -44,6 +44,12 @@ pub(crate) struct RawEvent {
 /// An opaque `WeirExported` of the shim.
 #[repr(C)]
 pub(crate) struct RawExported {
+    opaque: [u8; 0],
+}
+
+/// An opaque `WeirCompiled` of the shim.
+#[repr(C)]
+pub(crate) struct RawCompiled {
     opaque: [u8; 0],
 }
 
@@ -209,6 +215,24 @@ unsafe extern "C" {
         exported: *const RawExported,
         values: *const RawValue,
         count: usize,
+        options: RawRun,
+        answer: *mut *mut RawAnswer,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_compiled_load(
+        library: *const c_char,
+        runs: usize,
+        compiled: *mut *mut RawCompiled,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_compiled_free(compiled: *mut RawCompiled);
+    pub(crate) fn weir_compiled_inputs(compiled: *const RawCompiled) -> *const c_char;
+    pub(crate) fn weir_compiled_outputs(compiled: *const RawCompiled) -> *const c_char;
+    pub(crate) fn weir_compiled_run(
+        compiled: *mut RawCompiled,
+        values: *const RawValue,
+        count: usize,
+        batched: i32,
         options: RawRun,
         answer: *mut *mut RawAnswer,
         error: *mut *mut c_char,

@@ -24,6 +24,7 @@ pub(crate) fn inspect(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSour
     match format {
         ModelFormat::Onnx => inspect_onnx(sandbox, verdicts, source),
         ModelFormat::Exported => inspect_program(sandbox, verdicts, source),
+        ModelFormat::Compiled => inspect_compiled(sandbox, verdicts, source),
         ModelFormat::TorchScript => inspect_script(sandbox, verdicts, source),
     }
 }
@@ -33,6 +34,14 @@ fn inspect_onnx(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) ->
     notes.push("the bytes are those of the file, whose weights are not counted".to_owned());
     let bytes = fs::metadata(&source.path).map_or(0, |file| file.len());
     Ok(Inspection { bytes, notes, ..described("ONNX", &signature, batching) })
+}
+
+fn inspect_compiled(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
+    file::check_compiled(source)?;
+    let (signature, batching, mut notes) = tried(sandbox, verdicts, source)?;
+    notes.push("the bytes are those of the file, whose weights are not counted".to_owned());
+    let bytes = fs::metadata(&source.path).map_or(0, |file| file.len());
+    Ok(Inspection { bytes, is_code: true, notes, ..described("AOTInductor package", &signature, batching) })
 }
 
 fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {

@@ -23,7 +23,10 @@ use crate::{infer, inspect, op_libraries, plan, process};
 const TORCH_SCRIPT_IS_CODE: &str = "is TorchScript, which is code: in Python, torch.export.export the original module with \
      an example, torch.export.save the result, and serve the .pt2 file";
 
-/// Serves TorchScript files with libtorch.
+/// Phrase about AOTInductor packages where only data may be loaded.
+const COMPILED_IS_CODE: &str = "is an AOTInductor package, which is code: torch.export.save the program that it was compiled from, and serve that file";
+
+/// Serves TorchScript files, programs of torch.export and packages of AOTInductor with libtorch.
 #[derive(Debug)]
 pub struct TorchBackend {
     sandbox: Sandbox,
@@ -36,6 +39,7 @@ impl TorchBackend {
     /// never returns.
     #[must_use]
     pub fn of_program() -> Self {
+        process::check_compiled_inputs();
         sandbox::serve_if_asked(examine::serve);
         Self::of(Sandbox::forked(examine::serve))
     }
@@ -55,6 +59,7 @@ impl TorchBackend {
         let settings = Settings::parse(&source.parameters)?;
         op_libraries::open(&source.name, &source.op_libraries)?;
         let verdict = examine::examine(&self.sandbox, &self.verdicts, source)?;
+        file::check_trial(source, verdict.doubt.as_deref())?;
         for remark in &verdict.remarks {
             remark.log(&source.name);
         }
@@ -94,12 +99,14 @@ impl Backend for TorchBackend {
 
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
         file::check(&source.path)?;
+        file::check_compiled(source)?;
         self.load_checked(source)
     }
 
     fn code_in(&self, source: &ModelSource) -> Option<String> {
         match model_file::format(&source.path) {
             Ok(ModelFormat::TorchScript) => Some(TORCH_SCRIPT_IS_CODE.to_owned()),
+            Ok(ModelFormat::Compiled) => Some(COMPILED_IS_CODE.to_owned()),
             // A file of an unknown format is refused by the load, with its reason.
             Ok(ModelFormat::Exported | ModelFormat::Onnx) | Err(_) => None,
         }

@@ -1,8 +1,9 @@
-//! A loaded model: a TorchScript module, a program of torch.export or an ONNX model. It has arguments, and runs a method.
+//! A loaded model: a TorchScript module, a program of torch.export, compiled code or an ONNX model. It has arguments, and runs a method.
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
 mod archive;
+mod compiled;
 mod copies;
 mod exported;
 pub(crate) mod hints;
@@ -16,6 +17,7 @@ use std::ptr;
 
 use weir_exported::Program;
 use weir_onnx::Session;
+use weir_protocol::Batching;
 use weir_runtime::backend::Device;
 use weir_runtime::model_file::{self, ModelFormat};
 
@@ -23,12 +25,14 @@ use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
 use crate::process;
 use crate::settings::FORWARD;
+use compiled::Compiled;
 use exported::Exported;
 use onnx::Onnx;
 use raw::{c_path, c_text, slice, text};
 use signature::{arguments, example, returned};
 
 pub(crate) use archive::Archive;
+pub(crate) use compiled::CompiledRuns;
 pub(crate) use copies::SelfWrites;
 pub(crate) use run::{Metering, Output, Value, Values};
 pub(crate) use signature::{Argument, ArgumentKind, Example, Returned, ScalarKind};
@@ -54,6 +58,8 @@ enum Code {
     Script(*mut RawModule),
     /// A program of torch.export.
     Exported(Box<Exported>),
+    /// Code that AOTInductor compiled.
+    Compiled(Box<Compiled>),
     /// A model that onnxruntime runs, without libtorch.
     Onnx(Box<Onnx>),
 }
@@ -63,7 +69,7 @@ impl Drop for Code {
         match self {
             // SAFETY: `self` owns the module, and nothing uses it afterwards.
             Self::Script(raw) => unsafe { ffi::weir_module_free(*raw) },
-            Self::Exported(_) | Self::Onnx(_) => {}
+            Self::Exported(_) | Self::Compiled(_) | Self::Onnx(_) => {}
         }
     }
 }
@@ -81,6 +87,9 @@ impl Module {
     pub(crate) fn load(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         match model_file::format(file) {
             Ok(ModelFormat::Exported) => Self::load_exported(file, device, method),
+            Ok(ModelFormat::Compiled) => {
+                Self::load_compiled(file, device, CompiledRuns { at_once: 1, batching: Batching::None })
+            }
             Ok(ModelFormat::Onnx) => Self::load_onnx(file, 1),
             Ok(ModelFormat::TorchScript) | Err(_) => Self::load_script(file, device, method),
         }
@@ -97,6 +106,20 @@ impl Module {
             writes: SelfWrites::Nothing,
             returned: exported.returned(),
             code: Code::Exported(Box::new(exported)),
+        })
+    }
+
+    /// Loads the code of an AOTInductor package on the CPU.
+    pub(crate) fn load_compiled(file: &Path, device: Device, runs: CompiledRuns) -> Result<Self, Fault> {
+        let compiled = Compiled::load(file, device, runs)?;
+        Ok(Self {
+            device,
+            path: file.to_owned(),
+            method: FORWARD.to_owned(),
+            arguments: compiled.arguments(),
+            writes: SelfWrites::Nothing,
+            returned: compiled.returned(),
+            code: Code::Compiled(Box::new(compiled)),
         })
     }
 
@@ -139,15 +162,20 @@ impl Module {
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.code {
             Code::Exported(exported) => Some(&exported.program),
-            Code::Script(_) | Code::Onnx(_) => None,
+            Code::Script(_) | Code::Compiled(_) | Code::Onnx(_) => None,
         }
+    }
+
+    /// Returns true for the code of an AOTInductor package.
+    pub(crate) fn is_compiled(&self) -> bool {
+        matches!(self.code, Code::Compiled(_))
     }
 
     /// Returns onnxruntime's session of an ONNX model; `None` for models of libtorch.
     pub(crate) fn session(&self) -> Option<&Session> {
         match &self.code {
             Code::Onnx(onnx) => Some(&onnx.session),
-            Code::Script(_) | Code::Exported(_) => None,
+            Code::Script(_) | Code::Exported(_) | Code::Compiled(_) => None,
         }
     }
 
@@ -156,7 +184,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_convolves(*raw) != 0 },
-            Code::Exported(_) | Code::Onnx(_) => false,
+            Code::Exported(_) | Code::Compiled(_) | Code::Onnx(_) => false,
         }
     }
 
@@ -165,7 +193,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_trains(*raw) != 0 },
-            Code::Exported(_) | Code::Onnx(_) => false,
+            Code::Exported(_) | Code::Compiled(_) | Code::Onnx(_) => false,
         }
     }
 
@@ -193,8 +221,8 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.operators(),
-            // The operands of libtorch's operators are checked, and an ONNX model calls none of them.
-            Code::Onnx(_) => return Vec::new(),
+            // The operators of compiled code are unknown, and an ONNX model calls none of libtorch's.
+            Code::Compiled(_) | Code::Onnx(_) => return Vec::new(),
         };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array and its strings live as long as the module, and are copied here.
@@ -220,7 +248,7 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.weights(),
-            Code::Onnx(_) => return Vec::new(),
+            Code::Compiled(_) | Code::Onnx(_) => return Vec::new(),
         };
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array lives as long as the module; it is copied at once.
@@ -236,7 +264,7 @@ impl Module {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_device_bytes(*raw) },
             Code::Exported(exported) => exported.device_bytes(),
-            Code::Onnx(_) => 0,
+            Code::Compiled(_) | Code::Onnx(_) => 0,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner, doubt: Option<&st
     if let Some(session) = runner.module.session() {
         return onnx::signature(source, runner, session, doubt);
     }
-    match source.max_batch_size {
+    match source.max_batch_size.or(runner.module.is_compiled().then_some(0)) {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
             Ok(Inferred::of(Signature {
                 inputs: source.inputs.clone(),

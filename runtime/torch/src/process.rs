@@ -51,6 +51,19 @@ pub(crate) fn apply(model: &str, settings: ProcessSettings) {
     apply_once(model, "INTER_OP_THREAD_COUNT", threads, inter_op_threads, set_inter_op_threads);
 }
 
+/// Makes the code of AOTInductor's packages check the sizes and datatypes of its inputs before it reads them, in this
+/// process and in its children. The process must have no other thread yet.
+pub(crate) fn check_compiled_inputs() {
+    // SAFETY: no other thread reads the environment.
+    unsafe { std::env::set_var("AOTI_RUNTIME_CHECK_INPUTS", "1") }
+}
+
+/// Sets the folder in which this process makes temporary files. The process must have no other thread yet.
+pub(crate) fn set_temporary_folder(folder: &Path) {
+    // SAFETY: no other thread reads the environment.
+    unsafe { std::env::set_var("TMPDIR", folder) }
+}
+
 /// Switches the JIT's profiling of first runs, unless a model has set `ENABLE_JIT_PROFILING`. It is on once a model is
 /// on a GPU, for which libtorch then fuses operations. On the CPU libtorch fuses none, and profiling would cost a
 /// second compilation and the compilation of all gradients: 40 ms of a small model's start.

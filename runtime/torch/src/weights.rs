@@ -8,11 +8,12 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_protocol::Batching;
 use weir_runtime::backend::{Device, LoadError, ModelCode, ModelSource};
 use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::memory::Cap;
-use crate::module::{Module, SelfWrites};
+use crate::module::{CompiledRuns, Module, SelfWrites};
 use crate::settings::{Settings, WeightSharing};
 use crate::stamp::FileStamp;
 use crate::unguarded;
@@ -24,6 +25,8 @@ pub(crate) struct Weights {
     code: ModelCode,
     /// The method that requests run.
     method: String,
+    /// Runs of compiled code.
+    runs: CompiledRuns,
     /// Threads per operator, which belong to the session of an ONNX model.
     intra_op_threads: i32,
     /// Identity of the file when it was first loaded.
@@ -82,6 +85,7 @@ impl Weights {
             path: source.path.clone(),
             code: source.code,
             method: settings.method.clone(),
+            runs: runs(source),
             intra_op_threads: settings.intra_op_threads,
             stamp: FileStamp::of(&source.path).map_err(unreadable)?,
             sharing: Sharing::Device,
@@ -150,12 +154,14 @@ impl Weights {
     fn module(&self, device: Device) -> Result<Module, LoadError> {
         let loaded = match (model_file::format(&self.path), self.code) {
             (Ok(ModelFormat::Onnx), _) => Module::load_onnx(&self.path, self.intra_op_threads),
+            (Ok(ModelFormat::Compiled), ModelCode::Allow) => Module::load_compiled(&self.path, device, self.runs),
             (Ok(ModelFormat::TorchScript | ModelFormat::Exported) | Err(_), ModelCode::Allow) => {
                 Module::load(&self.path, device, &self.method)
             }
-            (Ok(ModelFormat::TorchScript | ModelFormat::Exported) | Err(_), ModelCode::Forbid) => {
-                Module::load_exported(&self.path, device, &self.method)
-            }
+            (
+                Ok(ModelFormat::TorchScript | ModelFormat::Exported | ModelFormat::Compiled) | Err(_),
+                ModelCode::Forbid,
+            ) => Module::load_exported(&self.path, device, &self.method),
         };
         loaded.map_err(|fault| fault.of_load(&self.what()))
     }
@@ -224,6 +230,15 @@ impl Weights {
     fn lock(&self) -> MutexGuard<'_, HashMap<Device, OnDevice>> {
         self.by_device.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the runs of compiled code that the instances make.
+fn runs(source: &ModelSource) -> CompiledRuns {
+    let batching = match source.max_batch_size.unwrap_or(0) {
+        0 => Batching::None,
+        _ => Batching::FirstDimension,
+    };
+    CompiledRuns { at_once: source.devices.len().max(1), batching }
 }
 
 /// Returns the devices of a model's instances, with the number of instances on each; the CPU with 0 if there are none.

@@ -47,6 +47,8 @@ fn the_model_is_unpacked_and_deleted_with_the_value() {
     assert!(without.starts_with("the handler image_classifier does not run: decoding, cropping"), "{without}");
     assert_eq!(super::super::format(file.path()), Ok(ModelFormat::TorchScript));
     let path = unpacked.path.clone();
+    let folder = std::fs::metadata(path.parent().unwrap()).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&folder.permissions()) & 0o777, 0o700);
     drop(unpacked);
     assert!(!path.exists());
 }

@@ -45,6 +45,7 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return Ok(exported.bytes()),
+            Code::Compiled(compiled) => return Ok(compiled.bytes),
             Code::Onnx(onnx) => return Ok(onnx.bytes),
         };
         let (mut bytes, mut error) = (0, ptr::null_mut());
@@ -59,6 +60,7 @@ impl Module {
     pub(crate) fn copy(&self) -> Result<Self, Fault> {
         match (&self.code, &self.writes) {
             (Code::Script(raw), SelfWrites::Nothing | SelfWrites::Attributes(_)) => self.deep_copy(*raw),
+            (Code::Compiled(compiled), _) => Self::load_compiled(&self.path, self.device, compiled.runs),
             (Code::Script(_), SelfWrites::Constants(_)) | (Code::Exported(_) | Code::Onnx(_), _) => {
                 Self::load(&self.path, self.device, &self.method)
             }
@@ -70,7 +72,7 @@ impl Module {
         match &self.code {
             // SAFETY: the module is alive.
             Code::Script(raw) => unsafe { ffi::weir_module_names_cuda(*raw) != 0 },
-            Code::Exported(_) | Code::Onnx(_) => false,
+            Code::Exported(_) | Code::Compiled(_) | Code::Onnx(_) => false,
         }
     }
 

@@ -83,7 +83,7 @@ impl Module {
         let raw = match &self.code {
             Code::Script(raw) => *raw,
             // The file says the shapes itself.
-            Code::Exported(_) | Code::Onnx(_) => return Ok(Vec::new()),
+            Code::Exported(_) | Code::Compiled(_) | Code::Onnx(_) => return Ok(Vec::new()),
         };
         let (mut first, mut count, mut error) = (ptr::null(), 0, ptr::null_mut());
         // SAFETY: the results are valid for writes. The hints live as long as the module, and are copied at once. Only

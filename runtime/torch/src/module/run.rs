@@ -81,6 +81,7 @@ impl Module {
         let module = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.run(values, options, metering, stream),
+            Code::Compiled(compiled) => return compiled.run(values, options),
             Code::Onnx(_) => return Err(Fault::Raised("an ONNX model takes no tensors of libtorch".to_owned())),
         };
         let raw_values: Vec<RawValue> = match values {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,9 @@ pub(crate) struct Request {
     /// Samples of the model's configuration.
     pub(crate) samples: Vec<SampleData>,
     pub(crate) scope: Scope,
+    /// Directory for the child's temporary files, which the server deletes even if the child dies; `None` if the child
+    /// makes none.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 /// Runs that a child tries.
@@ -176,6 +180,7 @@ impl Request {
             example: example.map(|tensors| tensors.iter().map(TensorData::of).collect()),
             samples: source.samples.iter().map(SampleData::of).collect(),
             scope: Scope::All,
+            scratch: None,
         }
     }
 
