@@ -373,10 +373,12 @@ impl Parser<'_> {
 
 fn of_call(name: &str, operands: Vec<Expression>) -> Option<Expression> {
     let function = match (name, operands.as_slice()) {
-        ("Integer" | "Identity", [only]) => return Some(only.clone()),
         // Every number here is whole, also as a float, so conversions and roundings change nothing.
-        ("sym_float" | "sym_int" | "trunc" | "floor" | "ceil", [only]) => return Some(only.clone()),
-        ("ToFloat" | "TruncToInt" | "FloorToInt" | "CeilToInt", [only]) => return Some(only.clone()),
+        (
+            "Integer" | "Identity" | "sym_float" | "sym_int" | "trunc" | "floor" | "ceil" | "ToFloat" | "TruncToInt"
+            | "FloorToInt" | "CeilToInt",
+            [only],
+        ) => return Some(only.clone()),
         ("Add", [_, ..]) => Function::Add,
         ("Mul", [_, ..]) => Function::Multiply,
         ("Max" | "max", [_, ..]) => Function::Maximum,

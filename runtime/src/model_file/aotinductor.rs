@@ -75,7 +75,7 @@ struct Host {
 
 /// The library of a package, in a directory that only this user can read and that is deleted when this value is dropped.
 #[derive(Debug)]
-pub struct Unpacked {
+pub struct UnpackedLibrary {
     /// Path of the library.
     pub library: PathBuf,
     /// Size of the library in bytes.
@@ -92,7 +92,7 @@ pub(super) fn check(path: &Path) -> Result<(), Advice> {
 ///
 /// # Errors
 /// A sentence that names the package and says why its code cannot run here, or that the disk failed.
-pub fn unpack(path: &Path) -> Result<Unpacked, String> {
+pub fn unpack(path: &Path) -> Result<UnpackedLibrary, String> {
     let package = examine(path).map_err(|advice| sentence(path, &advice.text()))?;
     write_library(path, &package).map_err(|reason| sentence(path, &format!("cannot be unpacked: {reason}")))
 }
@@ -109,7 +109,7 @@ fn examine(path: &Path) -> Result<Package, Advice> {
 
 /// Writes the library, and the list of operators without a C function beside it, under names of our own: those in the
 /// archive are never used as paths.
-fn write_library(path: &Path, package: &Package) -> Result<Unpacked, String> {
+fn write_library(path: &Path, package: &Package) -> Result<UnpackedLibrary, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let name = package.libraries.first().ok_or("it has no library")?;
     let size = std::fs::metadata(path).map_err(|error| text(&error))?.len();
@@ -135,7 +135,7 @@ fn write_library(path: &Path, package: &Package) -> Result<Unpacked, String> {
         }
         bytes += written;
     }
-    Ok(Unpacked { library, bytes, _folder: folder })
+    Ok(UnpackedLibrary { library, bytes, _folder: folder })
 }
 
 fn read(path: &Path) -> Result<Package, String> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use weir_protocol::Batching;
 use weir_runtime::backend::Device;
-use weir_runtime::model_file::aotinductor::{self, Unpacked};
+use weir_runtime::model_file::aotinductor::{self, UnpackedLibrary};
 
 use super::raw::{c_path, text};
 use super::run::{Metering, Run, Values, raw_run, raw_value, take_run};
@@ -121,7 +121,7 @@ impl Drop for Compiled {
 }
 
 /// Opens the stub once per process.
-fn open_stub(unpacked: &Unpacked) -> Result<(), Fault> {
+fn open_stub(unpacked: &UnpackedLibrary) -> Result<(), Fault> {
     let mut is_open = STUB_IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if *is_open {
         return Ok(());
