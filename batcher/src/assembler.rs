@@ -5,6 +5,8 @@ mod backlog;
 mod choice;
 mod entry;
 mod groups;
+mod merge;
+mod returns;
 mod types;
 
 use std::collections::BTreeSet;
@@ -17,6 +19,7 @@ use backlog::Backlog;
 use choice::Ready;
 use entry::{Entry, Rank, later};
 use groups::Groups;
+pub use merge::AsyncDevice;
 pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
 /// A queue that decides which of its items run together next.
@@ -47,6 +50,10 @@ pub struct Assembler<T: Item> {
 struct Running {
     batch: u64,
     until: Instant,
+    /// Index of the batch's group.
+    group: usize,
+    items: usize,
+    weight: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +105,25 @@ impl<T: Item> Assembler<T> {
     /// call of any other method, call again at once.
     pub fn next(&mut self, now: Instant) -> Next<T> {
         let now = self.advance(now);
-        match self.ready(now) {
-            Ready::Batch(group) => Next::Run(self.form(group, now)),
-            Ready::At(at) => Next::WaitUntil(at),
-            Ready::Never => Next::Idle,
-        }
+        let ready = self.ready(now);
+        self.take_ready(ready, now)
+    }
+
+    /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch waits for the next items of callers whose answers were just sent, or
+    /// will be when a running batch ends, if all items are answered sooner on average when they run together. This is
+    /// the case where a batch takes nearly as long as a smaller one.
+    pub fn next_ahead(&mut self, device: AsyncDevice, now: Instant) -> Next<T> {
+        let now = self.advance(now);
+        let ready = self.ready_ahead(device, now);
+        self.take_ready(ready, now)
+    }
+
+    /// Returns true if the next batch already has its best size, and no more urgent item can take a place in it. Such a
+    /// batch gains nothing by being formed later.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let first = self.groups.first().map(|index| self.groups.get(index));
+        self.policy.levels <= 1 && first.is_some_and(|group| group.weight >= self.best(group))
     }
 
     /// Returns when [`Assembler::next`] would have a batch, without taking one.
@@ -153,9 +174,16 @@ impl<T: Item> Assembler<T> {
         self.groups.record(group, weight, elapsed);
     }
 
-    /// Marks a batch as ended, successfully or not.
-    pub fn finished(&mut self, batch: u64) {
-        self.running.retain(|running| running.batch != batch);
+    /// Marks a batch as ended, successfully or not. Call this before the answers are sent, because the next items that
+    /// arrive may be those of the same callers.
+    pub fn finished(&mut self, batch: u64, now: Instant) {
+        let now = self.advance(now);
+        if let Some(at) = self.running.iter().position(|running| running.batch == batch) {
+            let running = self.running.swap_remove(at);
+            let group = self.groups.get_mut(running.group);
+            group.running -= running.items;
+            group.returns.answered(running.weight, now);
+        }
     }
 
     /// Sets the start time of a batch that was formed ahead.
@@ -205,6 +233,14 @@ impl<T: Item> Assembler<T> {
         let slots: Vec<usize> = self.entries.iter().map(|(slot, _)| slot).collect();
         let taken = slots.into_iter().filter_map(|slot| self.take(slot));
         taken.map(Entry::member).collect()
+    }
+
+    fn take_ready(&mut self, ready: Ready, now: Instant) -> Next<T> {
+        match ready {
+            Ready::Batch(group) => Next::Run(self.form(group, now)),
+            Ready::At(at) => Next::WaitUntil(at),
+            Ready::Never => Next::Idle,
+        }
     }
 
     /// Removes an entry from the queue.

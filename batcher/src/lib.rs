@@ -8,7 +8,8 @@
 //! With an [`InlineRun`], the caller runs a short batch itself while the device's own thread sleeps.
 //!
 //! A batch is formed when a device takes it, never before, so it contains everything that arrived while the device was
-//! busy. [`Assembler`] decides and is pure; [`Batcher`] adds a clock and threads.
+//! busy. For a device that works asynchronously, a batch is formed shortly before the device is free, or later if it
+//! gains more by the items that follow the answers of a running batch. [`Assembler`] decides and is pure; [`Batcher`] adds a clock and threads.
 
 mod assembler;
 mod batcher;
@@ -27,7 +28,7 @@ mod ticket;
 mod work;
 mod worker;
 
-pub use assembler::{Assembler, Batch, Due, ExpiredItem, Id, Member, Next, Refused};
+pub use assembler::{Assembler, AsyncDevice, Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 pub use batcher::Batcher;
 pub use curve::Curve;
 pub use error::{Bound, SubmitError};

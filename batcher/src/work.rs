@@ -181,8 +181,9 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     /// Reports the end of the batch before its answers are sent, so that the next request finds a free device.
     fn report(&mut self, elapsed: Option<Duration>) {
         self.is_reported = true;
+        let now = clock::now();
         let mut state = self.shared.lock();
-        state.assembler.finished(self.number);
+        state.assembler.finished(self.number, now);
         if let Some(elapsed) = elapsed {
             state.assembler.record(&self.group, self.weight, elapsed);
         }

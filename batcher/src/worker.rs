@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::shared::{Shared, State};
-use crate::{Item, Next, Work, clock};
+use crate::{AsyncDevice, Item, Next, Work, clock};
 
 /// Takes batches for one device, on the thread of that device.
 pub struct Worker<I: Item, O: Send + 'static> {
@@ -37,26 +37,32 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     /// Blocks the thread until a batch is due, and takes it. Returns `None` if the queue is closed and empty. Call this
     /// when the device is free, because the batch is formed at the moment it is taken.
     pub fn pull(&mut self) -> Option<Work<I, O>> {
-        self.wait(self.shared.lock())
+        self.wait(self.shared.lock(), DeviceState::Free)
     }
 
-    /// Takes a batch like [`Worker::pull`], for a device that is busy until about `free_at`. Preparing the batch for
-    /// the device takes `prepare`, so this blocks at least until that long before `free_at`. Call this with at most one
-    /// unanswered [`Work`]: one batch prepared ahead keeps the device busy, and more would only be formed too early and
-    /// so be smaller.
-    pub fn pull_ahead(&mut self, free_at: Instant, prepare: Duration) -> Option<Work<I, O>> {
-        let now = clock::now();
-        std::thread::sleep(form_at(now, free_at, prepare) - now);
-        let work = self.wait(self.shared.lock())?;
-        work.starts(free_at);
+    /// Takes a batch like [`Worker::pull`], for a device that may be busy. The batch must be formed `prepare` before the
+    /// device is free, so unless the batch is full, this blocks at least until then, and longer if the batch had better
+    /// wait for returning callers; see [`crate::Assembler::next_ahead`]. Call this with at most one unanswered
+    /// [`Work`]: one batch prepared ahead keeps the device busy, and more would only be formed too early and so be
+    /// smaller.
+    pub fn pull_ahead(&mut self, device: AsyncDevice, prepare: Duration) -> Option<Work<I, O>> {
+        if !self.shared.lock().assembler.is_full() {
+            let now = clock::now();
+            std::thread::sleep(form_at(now, device.free_at, prepare) - now);
+        }
+        let work = self.wait(self.shared.lock(), DeviceState::Asynchronous(device))?;
+        work.starts(device.free_at);
         Some(work)
     }
 
-    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>) -> Option<Work<I, O>> {
+    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>, device: DeviceState) -> Option<Work<I, O>> {
         loop {
             let now = clock::now();
             state.wakeup_pending = false;
-            let next = state.assembler.next(now);
+            let next = match device {
+                DeviceState::Free => state.assembler.next(now),
+                DeviceState::Asynchronous(device) => state.assembler.next_ahead(device, now),
+            };
             let expired = state.assembler.expire(now);
             let pause = match next {
                 Next::Run(batch) => {
@@ -115,6 +121,15 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
             self.shared.due.wait(state);
         }
     }
+}
+
+/// The device of a worker that takes a batch.
+#[derive(Clone, Copy)]
+enum DeviceState {
+    /// The device runs nothing.
+    Free,
+    /// The device works asynchronously, and may be busy.
+    Asynchronous(AsyncDevice),
 }
 
 /// Next step of a worker without a batch.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weir_batcher::{BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker};
+use weir_batcher::{
+    AsyncDevice, BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker,
+};
 
 struct Job {
     number: usize,
@@ -289,8 +291,22 @@ fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let ticket = batcher.submit(job(0), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
     let free_at = now() + span;
-    let work = worker.pull_ahead(free_at, prepare).expect("is due");
+    let device = AsyncDevice { free_at, inputs: Duration::ZERO };
+    let work = worker.pull_ahead(device, prepare).expect("is due");
     assert!(work.started() >= free_at - prepare);
+    work.answer(vec![0]);
+    drop(ticket);
+}
+
+#[test]
+fn a_full_batch_ahead_is_formed_at_once() {
+    let (batcher, _) = batcher(Policy::new(1));
+    let mut worker = batcher.worker();
+    let ticket = batcher.submit(Job { number: 0, weight: 1, group: 0 }, Terms::default());
+    let free_at = now() + Duration::from_secs(3);
+    let device = AsyncDevice { free_at, inputs: Duration::ZERO };
+    let work = worker.pull_ahead(device, Duration::ZERO).expect("is due");
+    assert!(work.started() < free_at);
     work.answer(vec![0]);
     drop(ticket);
 }

@@ -154,7 +154,7 @@ fn a_running_batch_counts_in_the_predicted_wait() {
     queue.assembler.starts(running.number, at(60), running.expected);
     queue.assembler.devices(1);
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(110));
-    queue.assembler.finished(running.number);
+    queue.assembler.finished(running.number, at(10));
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(20));
 }
 
@@ -188,7 +188,7 @@ fn the_number_of_remembered_shapes_is_limited() {
     for shape in 0..100_000 {
         assert!(assembler.admit(Shape(shape), Terms::default(), at(0)).is_ok());
         assert!(matches!(assembler.next(at(0)), Next::Run(_)));
-        assembler.finished(shape as u64 + 1);
+        assembler.finished(shape as u64 + 1, at(0));
     }
     assert!(assembler.groups() <= 1024, "{}", assembler.groups());
 }

@@ -56,7 +56,7 @@ fn policy(criterion: &mut Criterion) {
                 let Next::Run(batch) = assembler.next(at) else {
                     unreachable!("rows are queued and a device is free");
                 };
-                assembler.finished(batch.number);
+                assembler.finished(batch.number, at);
                 batch.members.len()
             });
         });

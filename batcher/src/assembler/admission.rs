@@ -79,6 +79,7 @@ impl<T: Item> Assembler<T> {
         self.timeouts.extend(entry.next_timeout().map(|at| (at, id)));
         self.backlog.add(level, entry.cost);
         let group = self.groups.add(group, entry.rank, id.slot, entry.weight);
+        group.returns.arrived(entry.weight, now);
         if !self.policy.delay.is_zero() {
             group.arrivals.insert(id.seq, now);
         }

@@ -28,7 +28,7 @@ impl<T: Item> Assembler<T> {
         let mut soonest = self.timeouts.first().map(|(at, _)| *at);
         for index in self.groups.in_order() {
             let group = self.groups.get(index);
-            if self.delay(group, now) == QueueDelay::Over || self.is_worth_running(group) {
+            if self.may_run(group, now) {
                 return Ready::Batch(index);
             }
             soonest = soonest.into_iter().chain(self.overdue_at(group)).min();
@@ -42,7 +42,7 @@ impl<T: Item> Assembler<T> {
         let (weight, members) = self.take_first(index, count);
         let expected = self.groups.expected(index, weight);
         Batch {
-            number: self.run(later(now, expected)),
+            number: self.run(index, (weight, members.len()), later(now, expected)),
             group: self.groups.get(index).key.clone(),
             weight,
             expected,
@@ -80,10 +80,11 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Assigns a number to a batch that is expected to end at `until`.
-    fn run(&mut self, until: Instant) -> u64 {
+    fn run(&mut self, group: usize, (weight, items): (usize, usize), until: Instant) -> u64 {
         self.batches += 1;
         let batch = self.batches;
-        self.running.push(Running { batch, until });
+        self.groups.get_mut(group).running += items;
+        self.running.push(Running { batch, until, group, items, weight });
         batch
     }
 
@@ -96,9 +97,17 @@ impl<T: Item> Assembler<T> {
         count.unwrap_or(1)
     }
 
+    /// Returns true if the group's next batch need not wait for the queue delay.
+    pub(super) fn may_run(&self, group: &Group<T::Group>, now: Instant) -> bool {
+        match self.delay(group, now) {
+            QueueDelay::Over | QueueDelay::None => true,
+            QueueDelay::Running => self.is_worth_running(group),
+        }
+    }
+
     /// Returns true if a batch need not wait for more items, because it already has the best size of all possible
     /// sizes, not only of those that the queued items allow.
-    fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
+    pub(super) fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
         let limit = group.curve.choose(self.policy.max_weight);
         self.prefix(group, limit, QueueDelay::Running).is_some()
     }
@@ -121,7 +130,7 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the time at which the oldest item has waited for its whole delay; `None` if the group is empty.
-    fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
+    pub(super) fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
         group.oldest().map(|oldest| later(oldest, self.policy.delay))
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use super::entry::Rank;
+use super::returns::Returns;
 use crate::Curve;
 
 /// Number of known groups at which groups without items begin to be forgotten. Until then their curves are kept,
@@ -40,20 +41,27 @@ pub(super) struct Group<G> {
     pub(super) arrivals: BTreeMap<u64, Instant>,
     /// Total weight of the items in `queue`.
     pub(super) weight: usize,
+    /// Number of items in running batches.
+    pub(super) running: usize,
     pub(super) curve: Curve,
+    pub(super) returns: Returns,
     used: u64,
 }
 
 impl<G> Groups<G> {
     /// Returns an empty set of groups, whose batches have at most `most` rows.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, by_key: HashMap::new(), groups: Slab::new(), fronts: BTreeSet::new(), uses: 0, pace: None }
+        Self { by_key: HashMap::new(), groups: Slab::new(), fronts: BTreeSet::new(), uses: 0, pace: None, most }
     }
 }
 
 impl<G> Group<G> {
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(_, at)| *at)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.running == 0
     }
 
     fn front(&self) -> Option<Rank> {
@@ -77,7 +85,9 @@ impl<G: Clone + Eq + Hash> Groups<G> {
             queue: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             weight: 0,
+            running: 0,
             curve: Curve::default(),
+            returns: Returns::default(),
             used: self.uses,
         });
         self.by_key.insert(key.clone(), index);
@@ -165,10 +175,10 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.pace = Some(pace);
     }
 
-    /// Removes the less recently used half of the groups that have no items. Removing half at a time means that a
+    /// Removes the less recently used half of the groups that have no items, queued or running. Removing half at a time means that a
     /// stream of new shapes pays for this scan only once in 512 shapes.
     fn forget_some(&mut self) {
-        let idle = self.groups.iter().filter(|(_, group)| group.queue.is_empty());
+        let idle = self.groups.iter().filter(|(_, group)| group.is_idle());
         let mut uses: Vec<u64> = idle.map(|(_, group)| group.used).collect();
         if uses.is_empty() {
             return;
@@ -177,7 +187,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         let (_, &mut last, _) = uses.select_nth_unstable(middle);
         let by_key = &mut self.by_key;
         self.groups.retain(|_, group| {
-            let keep = !group.queue.is_empty() || group.used > last;
+            let keep = !group.is_idle() || group.used > last;
             if !keep {
                 by_key.remove(&group.key);
             }

@@ -228,7 +228,7 @@ impl World {
     }
 
     pub(crate) fn note(&mut self, batch: Batch<Parcel>) {
-        self.assembler.finished(batch.number);
+        self.assembler.finished(batch.number, at(self.now));
         let numbers = batch.members.iter().map(|member| member.item.number);
         let numbers: Vec<usize> = numbers.collect();
         for &number in &numbers {

@@ -81,7 +81,7 @@ impl Queue {
     /// Returns the batch that runs now, if there is one, and ends it at once.
     pub(crate) fn run(&mut self, ms: u64) -> Option<Batch<Rows>> {
         let batch = self.start(ms)?;
-        self.assembler.finished(batch.number);
+        self.assembler.finished(batch.number, at(ms));
         Some(batch)
     }
 

@@ -6,14 +6,16 @@
 //! ```
 //!
 //! A batch is pulled as late as possible without the device becoming idle, and is started while the previous batch
-//! runs. The two threads synchronise at each batch, so at most one batch is started ahead.
+//! runs. It is not started ahead if it runs sooner together with the next requests of the clients that are answered
+//! meanwhile; the batcher decides this. The two threads synchronise at each batch, so at most one batch is started
+//! ahead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weir_batcher::{Work, Worker};
+use weir_batcher::{AsyncDevice, Work, Worker};
 
 use super::JobResult;
 use super::context::InstanceContext;
@@ -32,14 +34,24 @@ struct BatchInFlight<'a> {
     rows: usize,
     started: Started,
     begun: Instant,
+    /// Time that the start of the batch took on this thread.
+    preparing: Duration,
+}
+
+/// Times of the batch that was answered last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answered {
+    /// Time at which the device had finished the batch; `None` before the first batch.
+    at: Option<Instant>,
+    /// Time in which the batch's inputs were gathered, before the device could begin.
+    inputs: Duration,
 }
 
 /// The time to pull the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Prefetch {
-    /// Time at which the device will be free.
-    free_at: Instant,
-    /// Time before `free_at` at which the batch is pulled.
+    device: AsyncDevice,
+    /// Time before `device.free_at` at which the batch is pulled.
     prepare: Duration,
 }
 
@@ -49,9 +61,17 @@ struct Prefetch {
 const MARGIN: u32 = 8;
 
 impl Prefetch {
-    /// Computes the pull time after a batch that the device began at `begun` and whose start took `preparing`.
-    fn after(begun: Instant, expected: Duration, preparing: Duration) -> Self {
-        Self { free_at: begun + expected, prepare: preparing + expected / MARGIN }
+    /// Computes the pull time after a batch that the host began at `begun` and whose start took `preparing`. While the
+    /// host launches a batch, the device already runs its first part, so the launch is hidden as far as it is shorter
+    /// than the run; only the inputs must be ready before.
+    fn after(begun: Instant, (expected, preparing): (Duration, Duration), answered: Answered) -> Self {
+        let inputs = answered.inputs.min(preparing);
+        let launch = preparing - inputs;
+        let device_begins = answered.at.map_or(begun, |at| at.max(begun + inputs));
+        Self {
+            device: AsyncDevice { free_at: device_begins + expected, inputs },
+            prepare: inputs + launch.saturating_sub(expected) + expected / MARGIN,
+        }
     }
 }
 
@@ -59,9 +79,10 @@ impl Prefetch {
 pub(super) fn serve(runner: &Mutex<Runner>, context: &InstanceContext, worker: Worker<Job, JobResult>) {
     // The channel has no buffer: a batch is handed over when the previous one is answered.
     let (hand_over, under_way) = sync_channel(0);
+    let answered = Mutex::new(Answered::default());
     std::thread::scope(|scope| {
-        scope.spawn(move || answer_all(runner, context, under_way));
-        start_all(runner, context, worker, &hand_over);
+        scope.spawn(|| answer_all(runner, context, under_way, &answered));
+        start_all(runner, context, worker, (&hand_over, &answered));
         drop(hand_over);
     });
 }
@@ -70,24 +91,24 @@ fn start_all<'a>(
     runner: &Mutex<Runner>,
     context: &'a InstanceContext,
     mut worker: Worker<Job, JobResult>,
-    hand_over: &SyncSender<BatchInFlight<'a>>,
+    (hand_over, answered): (&SyncSender<BatchInFlight<'a>>, &Mutex<Answered>),
 ) {
     let mut prefetch: Option<Prefetch> = None;
     loop {
         let work = match prefetch {
             None => worker.pull(),
-            Some(Prefetch { free_at, prepare }) => worker.pull_ahead(free_at, prepare),
+            Some(Prefetch { device, prepare }) => worker.pull_ahead(device, prepare),
         };
         let Some(work) = work else { return };
         let (expected, begun) = (work.expected(), now());
         let Some(batch) = start(runner, context, work, begun) else {
             continue;
         };
-        let preparing = begun.elapsed();
+        let preparing = batch.preparing;
         if hand_over.send(batch).is_err() {
             return;
         }
-        prefetch = Some(Prefetch::after(now(), expected, preparing));
+        prefetch = Some(Prefetch::after(begun, (expected, preparing), *answered.lock()));
     }
 }
 
@@ -102,7 +123,10 @@ fn start<'a>(
     let (taken, run) = (context.take(&work), context.begin(work.items(), begun));
     let mut runner = runner.lock();
     match runner.begin(work.items()) {
-        Ok((started, rows)) => Some(BatchInFlight { work, taken, run, waits, rows, started, begun }),
+        Ok((started, rows)) => {
+            let preparing = begun.elapsed();
+            Some(BatchInFlight { work, taken, run, waits, rows, started, begun, preparing })
+        }
         Err(error) => {
             drop(run);
             let outcomes = runner.recover(work.items(), &waits, error, begun.elapsed());
@@ -113,26 +137,26 @@ fn start<'a>(
     }
 }
 
-fn answer_all(runner: &Mutex<Runner>, context: &InstanceContext, under_way: Receiver<BatchInFlight<'_>>) {
-    let mut free_since: Option<Instant> = None;
+fn answer_all(
+    runner: &Mutex<Runner>,
+    context: &InstanceContext,
+    under_way: Receiver<BatchInFlight<'_>>,
+    answered: &Mutex<Answered>,
+) {
     for batch in under_way {
-        free_since = Some(answer(runner, context, batch, free_since));
+        answer(runner, context, batch, answered);
     }
 }
 
-/// Waits for a batch, answers its requests, and returns the time at which the device finished it.
-fn answer(
-    runner: &Mutex<Runner>,
-    context: &InstanceContext,
-    batch: BatchInFlight<'_>,
-    free_since: Option<Instant>,
-) -> Instant {
-    let BatchInFlight { work, taken: _taken, run, waits, rows, started, begun } = batch;
+/// Waits for a batch, and answers its requests.
+fn answer(runner: &Mutex<Runner>, context: &InstanceContext, batch: BatchInFlight<'_>, answered: &Mutex<Answered>) {
+    let BatchInFlight { work, taken: _taken, run, waits, rows, started, begun, preparing } = batch;
     let finished = finish(context, started, rows);
     drop(run);
     let ended = now();
-    // Time that the device still spent on the previous batch does not count for this one.
-    let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));
+    let inputs = finished.as_ref().map_or(Duration::ZERO, |answer| answer.timing.input).min(preparing);
+    let previous = std::mem::replace(&mut *answered.lock(), Answered { at: Some(ended), inputs });
+    let elapsed = device_time(previous, begun + inputs, ended).max(preparing - inputs);
     match finished {
         Ok(answer) => {
             let outcomes = context.succeed(work.items(), &waits, answer);
@@ -143,7 +167,12 @@ fn answer(
             work.answer_after(outcomes, None);
         }
     }
-    ended
+}
+
+/// Returns the time that the device spent on a batch whose inputs were ready at `ready`. Time that the device still
+/// spent on the previous batch does not count.
+fn device_time(previous: Answered, ready: Instant, ended: Instant) -> Duration {
+    ended.saturating_duration_since(previous.at.map_or(ready, |at| at.max(ready)))
 }
 
 fn finish(context: &InstanceContext, started: Started, rows: usize) -> Result<BatchOutput, ServeError> {
@@ -159,11 +188,28 @@ fn finish(context: &InstanceContext, started: Started, rows: usize) -> Result<Ba
 mod tests {
     use super::*;
 
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
-    fn the_next_batch_is_pulled_a_little_before_the_device_is_free() {
-        let (begun, ms) = (now(), Duration::from_millis);
-        let prefetch = Prefetch::after(begun, ms(80), ms(3));
-        assert_eq!(prefetch.free_at, begun + ms(80));
-        assert_eq!(prefetch.prepare, ms(13));
+    fn the_next_batch_is_pulled_before_the_device_is_free_by_a_margin_and_its_inputs() {
+        let begun = now();
+        let prefetch = Prefetch::after(begun, (ms(80), ms(30)), Answered { at: None, inputs: ms(3) });
+        assert_eq!(prefetch.device, AsyncDevice { free_at: begun + ms(80), inputs: ms(3) });
+        assert_eq!(prefetch.prepare, ms(13), "the launch takes less time than the run, and is hidden");
+        let prefetch = Prefetch::after(begun, (ms(8), ms(30)), Answered { at: None, inputs: ms(3) });
+        assert_eq!(prefetch.prepare, ms(3 + 19 + 1), "the launch takes 19 ms longer than the run");
+    }
+
+    #[test]
+    fn the_device_begins_when_the_previous_batch_is_done_and_the_inputs_are_ready() {
+        let begun = now();
+        let free_at = |at| Prefetch::after(begun, (ms(80), ms(30)), Answered { at, inputs: ms(3) }).device.free_at;
+        assert_eq!(free_at(Some(begun + ms(20))), begun + ms(100));
+        assert_eq!(free_at(Some(begun)), begun + ms(83));
+        let previous = Answered { at: Some(begun + ms(20)), inputs: ms(3) };
+        assert_eq!(device_time(previous, begun + ms(3), begun + ms(100)), ms(80));
+        assert_eq!(device_time(previous, begun + ms(23), begun + ms(100)), ms(77));
     }
 }

@@ -161,3 +161,71 @@ async fn a_batch_that_is_out_of_memory_at_its_start_runs_in_halves() {
     assert_eq!(*test.running.runs.lock(), [3, 3]);
     assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
 }
+
+/// A model whose runs all take the same time of this thread, in which kernels are launched, and end with it.
+struct Launching {
+    signature: Signature,
+    /// Receives the rows of each started batch.
+    started: Mutex<Sender<usize>>,
+}
+
+struct LaunchingInstance(Sender<usize>);
+
+/// Time of the launches of a batch: much longer than a client takes to send its next request.
+const LAUNCH: Duration = Duration::from_millis(40);
+
+impl Model for Launching {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        Ok(Box::new(LaunchingInstance(self.started.lock().clone())))
+    }
+}
+
+impl Instance for LaunchingInstance {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
+        self.start(batch)?.finish()
+    }
+
+    fn overlap(&self) -> Overlap {
+        Overlap::OneAhead
+    }
+
+    fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
+        let _ = self.0.send(batch.rows);
+        std::thread::sleep(LAUNCH);
+        add_one(batch).map(Started::Done)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_share_one_batch_where_it_takes_as_long_as_two_smaller_ones() {
+    let (sender, started) = channel();
+    let fake = Fake::new(add_one);
+    let launching = Launching { signature: fake.signature.clone(), started: Mutex::new(sender) };
+    let model: Arc<dyn Model> = Arc::new(launching);
+    let engine = Arc::new(Engine::start(fake.spec(), &model).unwrap());
+    let running = Arc::new(Running { engine, runs: fake.runs });
+    let clients: Vec<_> = (0..8)
+        .map(|x| {
+            let running = Arc::clone(&running);
+            tokio::spawn(async move { while running.ask(x).await.is_ok() {} })
+        })
+        .collect();
+    // Eight requests in one batch may be chance once, but not four times in a row.
+    let shared = tokio::task::spawn_blocking(move || {
+        let mut in_a_row = 0;
+        for _ in 0..100 {
+            let rows = started.recv_timeout(TIMEOUT).unwrap();
+            in_a_row = if rows == 8 { in_a_row + 1 } else { 0 };
+            if in_a_row == 4 {
+                return true;
+            }
+        }
+        false
+    });
+    assert!(shared.await.unwrap(), "the clients always ran in two batches");
+    clients.iter().for_each(tokio::task::JoinHandle::abort);
+}

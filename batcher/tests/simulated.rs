@@ -1,0 +1,6 @@
+//! Laws of the times at which batches are formed, on simulated devices and clients.
+
+#[path = "simulated/ahead.rs"]
+mod ahead;
+#[path = "simulated/simulation.rs"]
+mod simulation;

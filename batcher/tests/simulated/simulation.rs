@@ -1,0 +1,317 @@
+//! A simulated device with clients, on which batches are formed by a real assembler.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use weir_batcher::{self as batcher, Assembler, Batch, Item, Next, Policy, Terms, form_at};
+
+/// Start of the simulated time, which can be any moment.
+#[expect(clippy::disallowed_methods, reason = "the simulated time needs a first moment")]
+static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
+
+/// Microseconds until a sleeping thread runs after an event that wakes it.
+const WAKE: u64 = 10;
+
+/// A device that works asynchronously; all times in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Device {
+    /// Time in which the host gathers a batch's inputs, before the device can begin.
+    pub(crate) copy: u64,
+    /// Time in which the host launches a batch's kernels.
+    pub(crate) launch: u64,
+    /// Time that the device takes for a batch of any size.
+    pub(crate) fixed: u64,
+    /// Time that the device takes for each row, in addition.
+    pub(crate) row: u64,
+    /// Time in which the device copies the outputs back.
+    pub(crate) output: u64,
+}
+
+impl Device {
+    fn run(self, rows: usize) -> u64 {
+        self.fixed + self.row * rows as u64
+    }
+
+    /// Returns the time of a batch on an idle device.
+    fn alone(self, rows: usize) -> u64 {
+        self.launch.max(self.run(rows)) + self.output
+    }
+
+    /// Returns the most rows that the device can answer in a second, in batches of this size.
+    pub(crate) fn capacity(self, rows: usize) -> f64 {
+        rows as f64 * 1e6 / (self.copy + self.launch).max(self.run(rows) + self.output) as f64
+    }
+}
+
+/// The requests, of one row each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// Clients that send a request after each response, about `think` µs after it.
+    Closed { clients: usize, think: u64 },
+    /// Requests per second that arrive independently of each other and of the responses.
+    Open { rate: f64 },
+}
+
+/// The time at which batches are formed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ahead {
+    /// Never before the previous batch is answered.
+    Never,
+    /// As early as the device's next batch must be prepared.
+    Always,
+    /// As the assembler decides.
+    Decided,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row;
+
+impl Item for Row {
+    type Group = ();
+
+    fn weight(&self) -> usize {
+        1
+    }
+
+    fn group(&self) {}
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrive,
+    Decide,
+    HandOver,
+    Answer,
+}
+
+struct InFlight {
+    batch: Batch<Row>,
+    begun: u64,
+}
+
+/// Requests that were answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Requests per second.
+    pub(crate) rate: f64,
+    /// Median of the times from arrival to answer, in microseconds.
+    pub(crate) p50: u64,
+    /// Requests per batch.
+    pub(crate) batch: f64,
+}
+
+pub(crate) struct Simulation {
+    pub(crate) assembler: Assembler<Row>,
+    device: Device,
+    ahead: Ahead,
+    pub(crate) load: Load,
+    pub(crate) now: u64,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    in_flight: VecDeque<InFlight>,
+    /// True while the host waits for a batch to be due.
+    waiting: bool,
+    /// Time until which the device is busy, as the host expects it, and the time that preparing a batch takes.
+    prefetch: Option<(u64, u64)>,
+    device_free: u64,
+    answered: u64,
+    random: u64,
+    latencies: Vec<u64>,
+    batches: Vec<usize>,
+}
+
+impl Simulation {
+    pub(crate) fn new(policy: Policy, device: Device, load: Load, ahead: Ahead) -> Self {
+        let mut assembler = Assembler::new(policy.clone());
+        let mut rows = 1;
+        while rows <= policy.max_weight {
+            assembler.record(&(), rows, micros(device.alone(rows)));
+            rows *= 2;
+        }
+        let mut simulation = Self {
+            assembler,
+            device,
+            ahead,
+            load,
+            now: 0,
+            events: BinaryHeap::new(),
+            in_flight: VecDeque::new(),
+            waiting: true,
+            prefetch: None,
+            device_free: 0,
+            answered: 0,
+            random: 1,
+            latencies: Vec::new(),
+            batches: Vec::new(),
+        };
+        simulation.begin_load(load);
+        simulation
+    }
+
+    /// Starts clients in addition to those that run already.
+    pub(crate) fn begin_load(&mut self, load: Load) {
+        self.load = load;
+        let first = match load {
+            Load::Closed { clients, .. } => clients,
+            Load::Open { .. } => 1,
+        };
+        for client in 0..first as u64 {
+            self.at(client * 7, Event::Arrive);
+        }
+    }
+
+    /// Runs until this number of requests is answered, and describes them.
+    pub(crate) fn run(&mut self, requests: usize) -> Outcome {
+        let (began, first_batch) = (self.now, self.batches.len());
+        self.latencies.clear();
+        while self.latencies.len() < requests {
+            let Some(Reverse((at, event))) = self.events.pop() else {
+                panic!("the simulation stands still: {:?} on {:?}", self.load, self.device);
+            };
+            self.now = at;
+            self.step(event);
+        }
+        let mut sorted = std::mem::take(&mut self.latencies);
+        sorted.sort_unstable();
+        let batches = (self.batches.len() - first_batch).max(1);
+        Outcome {
+            rate: sorted.len() as f64 * 1e6 / (self.now - began).max(1) as f64,
+            p50: sorted[sorted.len() / 2],
+            batch: self.batches[first_batch..].iter().sum::<usize>() as f64 / batches as f64,
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        match event {
+            Event::Arrive => self.arrive(),
+            Event::Decide => self.decide(),
+            Event::HandOver => self.hand_over(),
+            Event::Answer => self.answer(),
+        }
+    }
+
+    fn arrive(&mut self) {
+        assert!(self.assembler.admit(Row, Terms::default(), instant(self.now)).is_ok());
+        if let Load::Open { rate } = self.load {
+            let gap = -(1.0 - self.uniform()).ln() * 1e6 / rate;
+            self.at(gap as u64, Event::Arrive);
+        }
+        self.at(WAKE, Event::Decide);
+    }
+
+    fn decide(&mut self) {
+        let now = instant(self.now);
+        if !self.waiting {
+            return;
+        }
+        let next = match (self.ahead, self.prefetch) {
+            (Ahead::Never, _) | (_, None) => self.assembler.next(now),
+            (Ahead::Always | Ahead::Decided, Some((free, prepare))) => {
+                let form = form_at(now, instant(free), micros(prepare));
+                let full = matches!(self.ahead, Ahead::Decided) && self.assembler.is_full();
+                if form > now && !full {
+                    self.at((form - now).as_micros() as u64, Event::Decide);
+                    return;
+                }
+                match self.ahead {
+                    Ahead::Decided => {
+                        let inputs = micros(self.device.copy);
+                        self.assembler.next_ahead(batcher::AsyncDevice { free_at: instant(free), inputs }, now)
+                    }
+                    Ahead::Always | Ahead::Never => self.assembler.next(now),
+                }
+            }
+        };
+        match next {
+            Next::Run(batch) => self.start(batch),
+            Next::WaitUntil(at) => self.at((at - now).as_micros() as u64 + 1, Event::Decide),
+            Next::Idle => {}
+        }
+    }
+
+    fn start(&mut self, batch: Batch<Row>) {
+        self.waiting = false;
+        let Device { copy, launch, output, .. } = self.device;
+        let launched = self.now + copy + launch;
+        let begin = self.device_free.max(self.now + copy);
+        self.device_free = launched.max(begin + self.device.run(batch.weight)) + output;
+        if let Some((free, _)) = self.prefetch {
+            self.assembler.starts(batch.number, instant(free.max(self.now)), batch.expected);
+        }
+        self.batches.push(batch.weight);
+        self.in_flight.push_back(InFlight { batch, begun: self.now });
+        self.at(self.device_free + WAKE - self.now, Event::Answer);
+        self.at(copy + launch, Event::HandOver);
+    }
+
+    /// Hands the batch over, unless the previous one is not answered yet.
+    fn hand_over(&mut self) {
+        if self.waiting || self.in_flight.len() > 1 {
+            return; // the answer of the previous batch calls this again
+        }
+        let Some(last) = self.in_flight.back() else {
+            return self.wait_for_batch(None); // this batch is answered already
+        };
+        if matches!(self.ahead, Ahead::Never) {
+            return;
+        }
+        let launched = last.begun + self.device.copy + self.device.launch;
+        if launched > self.now {
+            return; // the answer of the previous batch came during the launch of this one
+        }
+        let expected = last.batch.expected.as_micros() as u64;
+        let Device { copy, launch, .. } = self.device;
+        let (began, prepare) = match self.ahead {
+            Ahead::Decided => {
+                ((last.begun + copy).max(self.answered), copy + launch.saturating_sub(expected) + expected / 8)
+            }
+            Ahead::Always | Ahead::Never => (self.now, copy + launch + expected / 8),
+        };
+        self.wait_for_batch(Some((began + expected, prepare)));
+    }
+
+    fn wait_for_batch(&mut self, prefetch: Option<(u64, u64)>) {
+        self.prefetch = prefetch.or(self.prefetch);
+        self.waiting = true;
+        self.at(0, Event::Decide);
+    }
+
+    fn answer(&mut self) {
+        let Some(InFlight { batch, begun }) = self.in_flight.pop_front() else {
+            return;
+        };
+        let elapsed = self.now - self.answered.max(begun + self.device.copy);
+        self.answered = self.now;
+        self.assembler.finished(batch.number, instant(self.now));
+        self.assembler.record(&(), batch.weight, micros(elapsed));
+        for member in batch.members {
+            let latency = instant(self.now).saturating_duration_since(member.arrived);
+            self.latencies.push(latency.as_micros() as u64);
+            if let Load::Closed { think, .. } = self.load {
+                let think = think as f64 * (0.5 + self.uniform());
+                self.at(think as u64, Event::Arrive);
+            }
+        }
+        self.hand_over();
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.events.push(Reverse((self.now + after, event)));
+    }
+
+    /// Returns a pseudo-random number from 0 to below 1.
+    fn uniform(&mut self) -> f64 {
+        // Constants of Knuth's MMIX generator.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+fn micros(span: u64) -> Duration {
+    Duration::from_micros(span)
+}
+
+fn instant(at: u64) -> Instant {
+    *START + micros(at)
+}
