@@ -3,6 +3,7 @@
 mod admission;
 mod backlog;
 mod choice;
+mod company;
 mod entry;
 mod groups;
 mod merge;

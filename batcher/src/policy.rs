@@ -9,7 +9,8 @@ pub struct Policy {
     /// Maximum batch size in rows (`max_batch_size`); 0 counts as 1.
     pub max_weight: usize,
     /// Maximum time that an item waits for more items while a device is free (`max_queue_delay_microseconds`). With
-    /// zero, a free device takes the items that are queued.
+    /// zero, a free device takes the items that are queued. Unlike in Triton, a batch does not wait if earlier waits
+    /// showed that no more items come.
     pub delay: Duration,
     /// Batch sizes in rows that run at once (`preferred_batch_size`). If empty, only a full batch does.
     pub preferred: Vec<usize>,

@@ -17,7 +17,7 @@ pub(crate) enum QueueDelay {
     Running,
     /// The policy has no delay: a batch runs, of a preferred size if possible.
     None,
-    /// An item has waited for its whole delay: everything that fits runs.
+    /// An item has waited for its whole delay, or no more items are expected: everything that fits runs.
     Over,
 }
 

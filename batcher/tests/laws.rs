@@ -3,6 +3,7 @@
 #[path = "laws/world.rs"]
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -218,23 +219,28 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_that_runs_before_its_delay_is_full_or_of_a_preferred_size(policy in policy(), ops in ops()) {
+    fn a_batch_that_runs_before_its_delay_is_full_or_preferred_or_expects_no_more(policy in policy(), ops in ops()) {
         let (delay, most) = (policy.delay, policy.max_weight);
         let largest = policy.preferred.iter().max().copied();
         let preferred = policy.preferred.clone();
         let mut world = World::new(policy);
+        // Number of waits by the number of items that they gathered.
+        let mut waits = BTreeMap::<usize, usize>::new();
         for op in ops.iter().filter(|op| !matches!(op, Op::Record { .. } | Op::Next)) {
             world.step(op);
             let queued: Vec<_> = world.queued().map(|thing| (thing.group, thing.arrived)).collect();
             let Next::Run(batch) = world.ask() else { continue };
             let (group, weight) = (batch.group, batch.weight);
             world.note(batch);
-            let peers = queued.iter().filter(|(other, _)| *other == group);
-            let overdue = peers.map(|(_, arrived)| *arrived + delay).min() <= Some(world.now);
+            let peers: Vec<_> = queued.iter().filter(|(other, _)| *other == group).collect();
+            let overdue = peers.iter().map(|(_, arrived)| *arrived + delay).min() <= Some(world.now);
             let left = world.queued().filter(|thing| thing.group == group);
             let next = left.map(|thing| thing.weight).max().unwrap_or(0);
             let full = weight >= most || weight + next > largest.unwrap_or(most).min(most);
-            prop_assert!(overdue || full || preferred.contains(&weight));
+            let waited = overdue || full || preferred.contains(&weight);
+            let enough = waits.range(..=peers.len()).any(|(_, waits)| *waits >= 4);
+            prop_assert!(waited || enough, "{} items after {:?}", peers.len(), waits);
+            *waits.entry(peers.len()).or_default() += usize::from(waited);
         }
     }
 

@@ -2,5 +2,7 @@
 
 #[path = "simulated/ahead.rs"]
 mod ahead;
+#[path = "simulated/company.rs"]
+mod company;
 #[path = "simulated/simulation.rs"]
 mod simulation;

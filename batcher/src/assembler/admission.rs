@@ -78,10 +78,12 @@ impl<T: Item> Assembler<T> {
         let id = entry.id;
         self.timeouts.extend(entry.next_timeout().map(|at| (at, id)));
         self.backlog.add(level, entry.cost);
-        let group = self.groups.add(group, entry.rank, id.slot, entry.weight);
+        let index = group;
+        let group = self.groups.add(index, entry.rank, id.slot, entry.weight);
         group.returns.arrived(entry.weight, now);
         if !self.policy.delay.is_zero() {
             group.arrivals.insert(id.seq, now);
+            self.groups.note_arrival(index);
         }
         self.entries.insert(entry);
         id

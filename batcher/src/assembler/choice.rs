@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::company::Formed;
 use super::entry::later;
 use super::groups::Group;
 use super::{Assembler, Batch, Member, Running, Stage};
@@ -39,6 +40,7 @@ impl<T: Item> Assembler<T> {
     /// Removes the next batch of a group from the queue.
     pub(super) fn form(&mut self, index: usize, now: Instant) -> Batch<T> {
         let count = self.count(index, now);
+        self.note_batch(index, now);
         let (weight, members) = self.take_first(index, count);
         let expected = self.groups.expected(index, weight);
         Batch {
@@ -88,6 +90,16 @@ impl<T: Item> Assembler<T> {
         batch
     }
 
+    /// Records the end of a queue delay, or that the batch did not wait for its end.
+    fn note_batch(&mut self, index: usize, now: Instant) {
+        if self.policy.delay.is_zero() || self.stage == Stage::Draining {
+            return;
+        }
+        let group = self.groups.get(index);
+        let waited = self.is_overdue(group, now) || self.is_worth_running(group);
+        self.groups.note_batch(index, if waited { Formed::AfterWait } else { Formed::Early });
+    }
+
     /// Returns the number of items in the group's next batch, at least one.
     fn count(&mut self, index: usize, now: Instant) -> usize {
         let delay = self.delay(self.groups.get(index), now);
@@ -97,7 +109,7 @@ impl<T: Item> Assembler<T> {
         count.unwrap_or(1)
     }
 
-    /// Returns true if the group's next batch need not wait for the queue delay.
+    /// Returns true if the group's queue delay is over, or is not worth waiting for.
     pub(super) fn may_run(&self, group: &Group<T::Group>, now: Instant) -> bool {
         match self.delay(group, now) {
             QueueDelay::Over | QueueDelay::None => true,
@@ -126,7 +138,12 @@ impl<T: Item> Assembler<T> {
         if self.policy.delay.is_zero() {
             return QueueDelay::None;
         }
-        if self.overdue_at(group).is_none_or(|at| at <= now) { QueueDelay::Over } else { QueueDelay::Running }
+        let more_may_come = group.company.is_likely(group.queue.len());
+        if more_may_come && !self.is_overdue(group, now) { QueueDelay::Running } else { QueueDelay::Over }
+    }
+
+    fn is_overdue(&self, group: &Group<T::Group>, now: Instant) -> bool {
+        self.overdue_at(group).is_none_or(|at| at <= now)
     }
 
     /// Returns the time at which the oldest item has waited for its whole delay; `None` if the group is empty.

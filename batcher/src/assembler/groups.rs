@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+use super::company::{Company, Formed};
 use super::entry::Rank;
 use super::returns::Returns;
 use crate::Curve;
@@ -28,6 +29,8 @@ pub(super) struct Groups<G> {
     uses: u64,
     /// Average time of a row in nanoseconds, over the batches of all groups.
     pace: Option<f64>,
+    /// Waits of all groups together, with which a new group begins.
+    company: Company,
     /// Maximum batch size in rows.
     most: usize,
 }
@@ -44,6 +47,7 @@ pub(super) struct Group<G> {
     /// Number of items in running batches.
     pub(super) running: usize,
     pub(super) curve: Curve,
+    pub(super) company: Company,
     pub(super) returns: Returns,
     used: u64,
 }
@@ -51,7 +55,15 @@ pub(super) struct Group<G> {
 impl<G> Groups<G> {
     /// Returns an empty set of groups, whose batches have at most `most` rows.
     pub(super) fn new(most: usize) -> Self {
-        Self { by_key: HashMap::new(), groups: Slab::new(), fronts: BTreeSet::new(), uses: 0, pace: None, most }
+        Self {
+            by_key: HashMap::new(),
+            groups: Slab::new(),
+            fronts: BTreeSet::new(),
+            uses: 0,
+            pace: None,
+            company: Company::default(),
+            most,
+        }
     }
 }
 
@@ -87,6 +99,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
             weight: 0,
             running: 0,
             curve: Curve::default(),
+            company: self.company.clone(),
             returns: Returns::default(),
             used: self.uses,
         });
@@ -153,6 +166,22 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         let slots = popped.take(count).map(|(_, slot)| slot).collect();
         self.fronts.extend(group.front().map(|front| (front, index)));
         slots
+    }
+
+    /// Records for the decision about queue delays that an item was queued.
+    pub(super) fn note_arrival(&mut self, index: usize) {
+        let group = &mut self.groups[index];
+        let together = group.queue.len() + group.running;
+        group.company.arrived(together);
+        self.company.arrived(together);
+    }
+
+    /// Records for the decision about queue delays that a batch is formed from the queued items.
+    pub(super) fn note_batch(&mut self, index: usize, formed: Formed) {
+        let group = &mut self.groups[index];
+        let gathered = group.queue.len();
+        group.company.formed(gathered, formed);
+        self.company.formed(gathered, formed);
     }
 
     /// Returns the device time in nanoseconds that an item of this weight will probably take.

@@ -100,6 +100,8 @@ pub(crate) struct Outcome {
     pub(crate) p50: u64,
     /// Requests per batch.
     pub(crate) batch: f64,
+    /// Times from arrival to answer, in the order of the answers.
+    pub(crate) latencies: Vec<u64>,
 }
 
 pub(crate) struct Simulation {
@@ -172,13 +174,15 @@ impl Simulation {
             self.now = at;
             self.step(event);
         }
-        let mut sorted = std::mem::take(&mut self.latencies);
+        let latencies = std::mem::take(&mut self.latencies);
+        let mut sorted = latencies.clone();
         sorted.sort_unstable();
         let batches = (self.batches.len() - first_batch).max(1);
         Outcome {
-            rate: sorted.len() as f64 * 1e6 / (self.now - began).max(1) as f64,
+            rate: latencies.len() as f64 * 1e6 / (self.now - began).max(1) as f64,
             p50: sorted[sorted.len() / 2],
             batch: self.batches[first_batch..].iter().sum::<usize>() as f64 / batches as f64,
+            latencies,
         }
     }
 
