@@ -22,7 +22,7 @@ use crate::annotations::{KNATIVE, PREFIX, SHAPING_OF_PODS};
 
 pub(crate) use batch_limit::limit_batches;
 pub(crate) use control_routes::allow_control;
-pub(crate) use image_build::{choose_build, require_gpu};
+pub(crate) use image_build::{choose_build, require_gpu, unsupported_gpu};
 pub(crate) use server_defaults::add_defaults;
 use tracing::TRANSFORMER;
 pub(crate) use tracing::{Traced, trace};

@@ -62,6 +62,27 @@ pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> 
     template
 }
 
+/// Returns a message if the serving container of Weir's runtime requests a GPU that no image of Weir supports. The
+/// runtime would refuse to start, because it would find no CUDA device. Arguments that select a device are taken as
+/// statement that the image supports it.
+pub(crate) fn unsupported_gpu(template: &PodTemplateSpec, server: ServerType) -> Option<String> {
+    let containers = &template.spec.as_ref()?.containers;
+    let container = containers.iter().find(|c| c.name == Workload::CONTAINER).or(containers.first())?;
+    if server != ServerType::Weir || uses_cuda(container, &added_kinds(template)) {
+        return None;
+    }
+    let resource = first_of(&GPUS[1..], container)?;
+    let is_selected = container.args.iter().flatten().any(|arg| is_device(arg));
+    (!is_selected).then(|| {
+        format!(
+            "the container {} asks for {resource}, and the images of Weir's runtime run models on NVIDIA GPUs and on \
+             CPUs: request nvidia.com/gpu, use another runtime, or name an image that supports this device and set \
+             {DEVICE} in args",
+            container.name
+        )
+    })
+}
+
 fn is_device(arg: &str) -> bool {
     arg == DEVICE || arg.strip_prefix(DEVICE).is_some_and(|rest| rest.starts_with('='))
 }
@@ -100,7 +121,7 @@ fn build(container: &Container, server: ServerType, more: &[String]) -> Option<S
     let (name, tag) = name_and_tag(image)?;
     match server {
         ServerType::TensorFlow | ServerType::TorchServe | ServerType::HuggingFace => {
-            let fits = !has_any(&NVIDIA, container) || tag.ends_with(GPU);
+            let fits = !uses_cuda(container, more) || tag.ends_with(GPU);
             (!fits).then(|| format!("{image}{GPU}"))
         }
         ServerType::Vllm => {
@@ -118,12 +139,16 @@ fn build(container: &Container, server: ServerType, more: &[String]) -> Option<S
 /// Returns true if a container has a resource with one of these prefixes in its limits or its requests. Devices that
 /// are only requested get an equal limit later.
 fn has_any(prefixes: &[&str], container: &Container) -> bool {
+    first_of(prefixes, container).is_some()
+}
+
+/// Returns the first of a container's resources with one of these prefixes.
+fn first_of<'a>(prefixes: &[&str], container: &'a Container) -> Option<&'a str> {
     let resources = container.resources.iter();
     let amounts = resources.flat_map(|resources| [&resources.limits, &resources.requests]);
-    amounts.flatten().flatten().any(|(name, amount)| {
-        let is_one = prefixes.iter().any(|prefix| name.starts_with(prefix));
-        is_one && quantity_value(&amount.0) != Some(0.0)
-    })
+    let asked = amounts.flatten().flatten().filter(|(_, amount)| quantity_value(&amount.0) != Some(0.0));
+    let mut names = asked.map(|(name, _)| name.as_str());
+    names.find(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// Returns true if a container gets devices by dynamic resource allocation.
@@ -200,6 +225,39 @@ mod tests {
         assert_eq!(vllm(of_cpu, ("cpu", "4")), of_cpu);
         assert_eq!(vllm(image, ("nvidia.com/gpu", "1")), image);
         assert_eq!(vllm(image, ("amd.com/gpu", "1")), image);
+    }
+
+    #[test]
+    fn a_claim_and_an_added_kind_get_the_image_for_gpus() {
+        for resources in [json!({ "claims": [{ "name": "gpu" }] }), json!({ "limits": { "example.com/a100": "1" } })] {
+            let container = json!({ "name": "a", "image": "a:1", "resources": resources });
+            let container: Container = serde_json::from_value(container).unwrap();
+            for server in [ServerType::TensorFlow, ServerType::TorchServe, ServerType::HuggingFace] {
+                let image = build(&container, server, &["example.com/a100".to_owned()]);
+                assert_eq!(image.as_deref(), Some("a:1-gpu"), "{resources}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_weirs_images_do_not_support_is_an_error() {
+        let message = |resource: &str, args: &[&str], server| {
+            let limits = json!({ "limits": { resource: "1" } });
+            let container = json!({ "name": Workload::CONTAINER, "image": "a:1", "resources": limits, "args": args });
+            let template = json!({ "spec": { "containers": [container] } });
+            unsupported_gpu(&serde_json::from_value(template).unwrap(), server)
+        };
+        for resource in ["amd.com/gpu", "gpu.intel.com/i915", "intel.com/gpu", "habana.ai/gaudi", "google.com/tpu"] {
+            let text = message(resource, &[], ServerType::Weir).unwrap();
+            let start = format!("the container kserve-container asks for {resource}, and the images of Weir's runtime");
+            assert!(text.starts_with(&start), "{text}");
+            assert_eq!(message(resource, &["--device=cuda"], ServerType::Weir), None);
+            assert_eq!(message(resource, &["--device", "cpu"], ServerType::Weir), None);
+            assert_eq!(message(resource, &[], ServerType::Vllm), None);
+        }
+        for resource in ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "cpu", "example.com/fpga"] {
+            assert_eq!(message(resource, &[], ServerType::Weir), None);
+        }
     }
 
     /// Returns the image and the arguments of Weir's runtime with these resources.

@@ -77,6 +77,11 @@ fn of_model(
     }
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
+    let unsupported =
+        template.as_ref().ok().zip(runtime.server).and_then(|(t, server)| pod::unsupported_gpu(t, server));
+    if let Some(message) = unsupported {
+        errors.add(format!("{path}.resources"), message);
+    }
     let template = template.map(|template| built(template, runtime, &model));
     let template = template.map(|template| traced(context, template, runtime.server));
     if let Ok(template) = &template {

@@ -167,6 +167,23 @@ fn names_of_gpus_must_be_a_json_list() {
 }
 
 #[test]
+fn a_gpu_that_weirs_images_cannot_use_is_refused() {
+    let asking = |resource: &str, args: &str| {
+        format!("{}      resources: {{limits: {{{resource}: 1}}}}\n{args}", model("digits", &[]))
+    };
+    finds(
+        &[],
+        &asking("amd.com/gpu", ""),
+        "spec.predictor.model.resources: the container kserve-container asks for amd.com/gpu, and the images of Weir's \
+         runtime run models on NVIDIA GPUs and on CPUs: request nvidia.com/gpu, use another runtime, or name an image \
+         that supports this device and set --device in args",
+    );
+    assert_eq!(errors(&[], &asking("amd.com/gpu", "      args: [--device=cuda]\n")), "");
+    assert_eq!(errors(&[], &asking("nvidia.com/gpu", "")), "");
+    assert_eq!(errors(&[], &asking("nvidia.com/mig-1g.10gb", "")), "");
+}
+
+#[test]
 fn kserves_finalizer_is_reported_before_it_blocks_a_deletion() {
     let mut of_kserve = service(&[], &model("digits", &[]));
     let finalizers = ["example.com/mine", "inferenceservice.finalizers"];

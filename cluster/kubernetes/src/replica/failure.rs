@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
     Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use weir_cluster::{Failure, FailureReason, Phase};
 
 use super::{advice, room};
@@ -331,7 +332,18 @@ fn limit(container: Option<&Container>) -> String {
 fn last_line(message: &str) -> &str {
     let mut lines = message.lines().rev().map(str::trim);
     let last = lines.find(|line| !line.is_empty()).unwrap_or_default();
+    let last = logged(last).unwrap_or(last);
     last.strip_prefix("error: ").unwrap_or(last)
+}
+
+/// Returns the message of a log line of Weir's programs, `TIME LEVEL TARGET: MESSAGE`. The time would make the message
+/// of a condition differ after each restart.
+fn logged(line: &str) -> Option<&str> {
+    let (time, rest) = line.split_once(' ')?;
+    let (level, rest) = rest.trim_start().split_once(' ')?;
+    let (target, message) = rest.split_once(": ")?;
+    let is_log = time.parse::<Timestamp>().is_ok() && ["ERROR", "WARN", "INFO"].contains(&level);
+    (is_log && target.starts_with("weir_") && !target.contains(' ')).then_some(message)
 }
 
 /// Returns a message in brackets, shortened to [`LONGEST`]; empty if there is none.

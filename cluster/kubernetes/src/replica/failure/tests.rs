@@ -205,6 +205,25 @@ fn a_container_that_ends_says_what_to_do() {
             "the container kserve-container ended with code 1 (no model in /mnt/models): see `kubectl logs --previous`",
         ),
         (
+            serving(
+                &crash,
+                &terminated(
+                    1,
+                    "Error",
+                    "2026-11-27T13:24:45.615487Z  INFO weir_runtime::app::ports: listening bound=0.0.0.0:8002\n\
+                     2026-11-27T13:24:45.616944Z ERROR weir_runtime::app: --device asks for CUDA, but there is no \
+                     driver: libcuda.so.1: cannot open shared object file: No such file or directory; a pod needs `runtimeClassName: nvidia`, \
+                     or a node where the GPU Operator's toolkit is the default runtime; a machine needs NVIDIA's driver; \
+                     or choose --device cpu\n",
+                ),
+            ),
+            R::CrashLoopBackOff,
+            "the container kserve-container ended with code 1 (--device asks for CUDA, but there \
+             is no driver: libcuda.so.1: cannot open shared object file: No such file or directory; a pod needs \
+             `runtimeClassName: nvidia`, or a node where the GPU Operator's toolkit is the default runtime; a machine \
+             needs NVIDIA's driver; or choose --device cpu): see `kubectl logs --previous`",
+        ),
+        (
             serving(&running, &terminated(2, "Error", "")),
             R::Exited,
             "the container kserve-container ended with code 2: see `kubectl logs --previous`",
