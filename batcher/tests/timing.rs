@@ -4,7 +4,7 @@
 mod queue;
 
 use queue::{Queue, Rows, at, millis};
-use weir_batcher::{Assembler, Due, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
+use weir_batcher::{Assembler, AsyncDevice, Due, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
 
 fn patient(preferred: &[usize]) -> Policy {
     Policy { delay: millis(100), preferred: preferred.to_vec(), ..Policy::new(8) }
@@ -156,6 +156,41 @@ fn a_running_batch_counts_in_the_predicted_wait() {
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(110));
     queue.assembler.finished(running.number, at(10));
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(20));
+}
+
+#[test]
+fn returning_items_are_awaited_for_a_limited_time_even_if_their_batch_never_ends() {
+    let mut queue = Queue::new(Policy::new(8));
+    queue.assembler.record(&"a", 1, millis(100));
+    queue.assembler.record(&"a", 8, millis(100));
+    queue.one(0);
+    let first = queue.start(0).expect("there is work");
+    queue.assembler.finished(first.number, at(100));
+    queue.one(102);
+    assert!(queue.start(102).is_some(), "the same client asks again 2 ms after its answer");
+    queue.one(150);
+    let device = AsyncDevice { free_at: at(202), inputs: millis(0) };
+    let Next::WaitUntil(until) = queue.assembler.next_ahead(device, at(190)) else {
+        panic!("both clients share a batch if the second waits for the first");
+    };
+    assert_eq!(until, at(205), "1.5 times the turnaround after the batch's end");
+    assert!(matches!(queue.assembler.next_ahead(device, at(302)), Next::WaitUntil(_)));
+    assert!(matches!(queue.assembler.next_ahead(device, at(303)), Next::Run(_)), "the batch took twice its time");
+}
+
+#[test]
+fn a_batch_that_takes_longer_with_more_items_waits_for_none() {
+    let mut queue = Queue::new(Policy::new(8));
+    queue.assembler.record(&"a", 1, millis(100));
+    queue.assembler.record(&"a", 2, millis(200));
+    queue.one(0);
+    let first = queue.start(0).expect("there is work");
+    queue.assembler.finished(first.number, at(100));
+    queue.one(102);
+    assert!(queue.start(102).is_some());
+    queue.one(150);
+    let device = AsyncDevice { free_at: at(202), inputs: millis(0) };
+    assert!(matches!(queue.assembler.next_ahead(device, at(190)), Next::Run(_)));
 }
 
 #[test]

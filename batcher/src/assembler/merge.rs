@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::choice::Ready;
+use super::entry::later;
 use super::groups::Group;
-use super::{Assembler, Stage};
+use super::{Assembler, Running, Stage};
 use crate::{Curve, Item};
 
 /// Gain that a wait must promise, as a multiple of the wait. Times and turnarounds are estimates, and items that arrive
@@ -70,9 +71,9 @@ impl<T: Item> Assembler<T> {
         let start = device.free_at.max(now);
         let exposed = if device.free_at > now { device.inputs } else { Duration::ZERO };
         let room = self.best(group).saturating_sub(group.weight);
-        let ends = self.running.iter().filter(|running| running.group == index);
+        let running = self.running.iter().filter(|running| running.group == index && !is_overdue(group, running, now));
         let mut returns: Vec<_> =
-            ends.filter_map(|running| group.returns.of_running(running.weight, running.until.max(now))).collect();
+            running.filter_map(|batch| group.returns.of_running(batch.weight, batch.until.max(now))).collect();
         returns.extend(group.returns.outstanding(now));
         returns.sort_unstable_by_key(|expected| expected.at);
         let (mut more, mut until) = (0, None::<Instant>);
@@ -92,4 +93,10 @@ impl<T: Item> Assembler<T> {
         let largest = self.policy.preferred.last().copied().unwrap_or(usize::MAX);
         group.curve.choose(self.policy.max_weight).min(largest)
     }
+}
+
+/// Returns true if a batch runs for longer than twice its expected time: it may never end, so nothing waits for it.
+fn is_overdue<G>(group: &Group<G>, running: &Running, now: Instant) -> bool {
+    let expected = group.curve.time(running.weight).unwrap_or_default();
+    now > later(running.until, expected)
 }
