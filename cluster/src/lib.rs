@@ -57,7 +57,7 @@ pub use scaling::{
     ScalingPolicy, ScalingRules,
 };
 pub use snapshot::{
-    Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, Outlook, Phase, Replica, Revision, Revisions,
-    Snapshot,
+    Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, GpuSharing, Outlook, Phase, Replica, Revision,
+    Revisions, SharedGpu, Snapshot,
 };
 pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

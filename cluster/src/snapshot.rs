@@ -6,6 +6,7 @@ mod gateway;
 mod outlook;
 mod replica;
 mod revision;
+mod shared_gpu;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use gateway::Gateway;
 pub use outlook::Outlook;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
 pub use revision::Revision;
+pub use shared_gpu::{GpuSharing, SharedGpu};
 
 use crate::{RevisionName, Routes, ServiceName};
 use changes::Changes;

@@ -7,6 +7,7 @@ mod model;
 mod reasons;
 mod room;
 mod scaled_by;
+mod shared_gpus;
 #[cfg(test)]
 mod tests;
 mod traffic;

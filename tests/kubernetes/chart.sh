@@ -217,6 +217,8 @@ lint() {
     refused gpuPrice gpuPrice=dear
     check "GPU price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
     check "no GPU price by default" 0 "$(render | grep -c -- --gpu-price)"
+    check "no right on nodes by default" 0 "$(render | grep -c "\"nodes\"\|- nodes$\|--watch-gpu-nodes")"
+    check "nodes with GPUs" 1 "$(render --set watchGpuNodes=true | grep -c -- --watch-gpu-nodes)"
     check "no webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
     check "flags with watchNamespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
 }

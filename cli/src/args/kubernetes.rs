@@ -101,6 +101,12 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]
     pub(crate) priority_class: Option<String>,
 
+    /// Watch the labels of nodes with NVIDIA GPUs, so that a service whose GPUs are shared with other pods has the
+    /// condition GpuNotIsolated. This needs the right to list and watch nodes [default: only the name of a resource, such
+    /// as nvidia.com/gpu.shared, shows it].
+    #[arg(long)]
+    pub(crate) watch_gpu_nodes: bool,
+
     /// Port of the validating webhook (TLS), which refuses InferenceServices with errors when they are applied; 0
     /// chooses a free one [default: no webhook].
     #[arg(long, value_name = "PORT")]

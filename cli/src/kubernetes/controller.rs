@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weir_cluster_kubernetes::{Client, FetchOptions, Kubernetes, Options};
+use weir_cluster_kubernetes::{Client, FetchOptions, GpuNodes, Kubernetes, Options};
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Leadership, Platform, Source};
 use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
@@ -74,6 +74,7 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
         fetch,
         weir_image: named(&args.image).unwrap_or(common.weir_image),
         priority_class: named(&args.priority_class),
+        gpu_nodes: if args.watch_gpu_nodes { GpuNodes::Watched } else { GpuNodes::Ignored },
         ..common
     }
 }

@@ -10,20 +10,22 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use weir_cluster::{
     Domains, Endpoints, Failure, FailureReason, Gateway, Host, Identity, Phase, Replica, Revision, RevisionName,
-    Revisions, Route, Routes, Snapshot,
+    Revisions, Route, Routes, SharedGpu, Snapshot,
 };
 
 use crate::drift::{Drift, ManagedObject};
 use crate::endpoints::{self, Replicas};
 use crate::fetching_pods::{Downloads, FetchingPods};
 use crate::generation::generation;
+use crate::gpu_sharing::{GpuNode, GpuUse};
 use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
@@ -52,6 +54,8 @@ pub(crate) enum Change {
     Endpoints(Event<EndpointSlice>),
     /// Event of a HorizontalPodAutoscaler, which may scale a service of Weir.
     Autoscaler(Event<HorizontalPodAutoscaler>),
+    /// Event of a node with NVIDIA GPUs, of which only the metadata is known.
+    Node(Event<PartialObjectMeta<Node>>),
     /// HorizontalPodAutoscalers cannot be watched, so none is assumed to exist.
     NoAutoscalers,
     /// Objects were written, so the set of drifted services may have changed.
@@ -86,6 +90,10 @@ pub(crate) struct Observed {
     slices: WatchCache<Vec<Gateway>>,
     endpoints: WatchCache<(RevisionName, Key, Vec<Replica>)>,
     autoscalers: WatchCache<Targeted>,
+    /// Nodes with shared GPUs; none if nodes are not watched.
+    gpu_nodes: WatchCache<GpuNode>,
+    /// GPUs of the pods of each revision, by pod.
+    gpu_uses: BTreeMap<RevisionName, BTreeMap<Arc<str>, GpuUse>>,
     /// True if HorizontalPodAutoscalers cannot be watched, so the first snapshot does not wait for them.
     lacks_autoscalers: bool,
     /// Replicas of each revision by name, from `pods` or from `endpoints`.
@@ -120,6 +128,7 @@ struct WatchedPod {
     revision: RevisionName,
     replica: Replica,
     placement: Option<Placement>,
+    gpus: Option<GpuUse>,
     /// Set while no scheduler has looked at the pod.
     unseen: Option<Unseen>,
     /// Address at which the pod reports the download of its model, while it fetches.
@@ -218,6 +227,7 @@ impl Observed {
             Change::Gateways(event) => self.take_slice(event),
             Change::Endpoints(event) => self.take_endpoints(event),
             Change::Autoscaler(event) => self.take_autoscaler(event),
+            Change::Node(event) => self.take_node(event),
             Change::NoAutoscalers => self.lacks_autoscalers = true,
             Change::Wrote => {}
             Change::Clock(now) => self.take_clock(now),
@@ -268,6 +278,7 @@ impl Observed {
             Some(WatchedPod {
                 revision: revision_of(object)?,
                 placement: Placement::of(object, &replica),
+                gpus: GpuUse::of(object),
                 replica: match &unseen {
                     Some(unseen) => unseen.with_failure(replica, now),
                     None => replica,
@@ -277,6 +288,9 @@ impl Observed {
             })
         });
         edits.iter().for_each(|edit| self.note_fetching(edit));
+        for edit in &edits {
+            self.note_gpus_of(edit);
+        }
         let mut placements = self.notes.placements.lock();
         for Edit { before, after } in edits {
             if let Some(WatchedPod { revision, replica, .. }) = before {
@@ -357,6 +371,48 @@ impl Observed {
                     let known = self.last.revisions_of(service);
                     let names = known.map(|revision| revision.name.clone());
                     self.unpublished.revisions.extend(names);
+                }
+            }
+        }
+    }
+
+    /// Refreshes the revisions with GPUs on a node after a change of its labels.
+    fn take_node(&mut self, event: Event<PartialObjectMeta<Node>>) {
+        let edits = self.gpu_nodes.take(event, |node, _| GpuNode::of(node));
+        let edits = edits.iter().filter(|edit| edit.before != edit.after);
+        let nodes: BTreeSet<_> = edits.flat_map(Edit::values).map(|node| node.name.as_str()).collect();
+        let users = self.gpu_uses.iter().filter(|(_, uses)| uses.values().any(|gpu| nodes.contains(&*gpu.node)));
+        self.unpublished.revisions.extend(users.map(|(revision, _)| revision.clone()));
+    }
+
+    /// Returns the GPUs that a revision's pods share with other pods.
+    fn shared_gpus(&self, revision: &RevisionName) -> BTreeSet<SharedGpu> {
+        let uses = self.gpu_uses.get(revision).into_iter().flat_map(BTreeMap::values);
+        uses.filter_map(|gpu| gpu.shared(self.gpu_nodes.get(&(String::new(), gpu.node.to_string())))).collect()
+    }
+
+    fn note_gpus_of(&mut self, edit: &Edit<WatchedPod>) {
+        if let Some(pod) = &edit.before {
+            self.note_gpus(&pod.revision, &pod.replica.name, None);
+        }
+        if let Some(pod) = &edit.after {
+            self.note_gpus(&pod.revision, &pod.replica.name, pod.gpus.clone());
+        }
+    }
+
+    /// Records the GPUs of a pod; `None` if the pod has none or is gone.
+    fn note_gpus(&mut self, revision: &RevisionName, pod: &Arc<str>, gpus: Option<GpuUse>) {
+        match gpus {
+            Some(gpus) => {
+                self.gpu_uses.entry(revision.clone()).or_default().insert(pod.clone(), gpus);
+            }
+            None => {
+                let Some(uses) = self.gpu_uses.get_mut(revision) else {
+                    return;
+                };
+                uses.remove(pod);
+                if uses.is_empty() {
+                    self.gpu_uses.remove(revision);
                 }
             }
         }
@@ -486,6 +542,7 @@ impl Observed {
             ignored_fields: Vec::new(),
             reported_outlook: None,
             unplaced: unplaced(&replicas, unmade.as_ref()),
+            shared_gpus: self.shared_gpus(name),
             failure: failure(&replicas, unmade.or(late.map(not_set_up)), before),
             replicas,
         })
@@ -518,6 +575,7 @@ impl Observed {
             failure: failures.failure().filter(|_| !is_ready),
             reported_outlook: Some(failures.outlook()),
             unplaced: None,
+            shared_gpus: BTreeSet::new(),
             replicas,
         }
     }

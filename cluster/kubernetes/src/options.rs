@@ -26,8 +26,19 @@ pub struct Options {
     pub priority_class: Option<String>,
     /// Only namespace whose services are managed; None for all namespaces.
     pub watched: Option<String>,
+    /// Use of the labels of nodes with GPUs.
+    pub gpu_nodes: GpuNodes,
     /// Name of this process as a holder of leases, such as its pod's name.
     pub process: String,
+}
+
+/// Use of the labels of nodes with GPUs, which show if pods share a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuNodes {
+    /// Nodes are not read, so only the name of a resource can show that a GPU is shared.
+    Ignored,
+    /// The metadata of nodes is watched. This needs the right to list and watch nodes.
+    Watched,
 }
 
 impl Options {
@@ -62,6 +73,7 @@ impl Default for Options {
             fetch: FetchOptions::default(),
             priority_class: None,
             watched: None,
+            gpu_nodes: GpuNodes::Ignored,
             process: "weir".to_owned(),
         }
     }

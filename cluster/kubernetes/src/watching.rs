@@ -7,9 +7,10 @@ use futures_util::future;
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, Resource};
@@ -17,10 +18,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use weir_cluster::{ClusterError, Gateway, Snapshot};
 
+use crate::gpu_sharing::REPLICAS;
 use crate::objects::{MANAGED_BY, WEIR};
 use crate::observed::{Change, Observed};
 use crate::retried_watch::{WATCH_SECONDS, WatchPauses, retried};
-use crate::{Options, WatchScope, error};
+use crate::{GpuNodes, Options, WatchScope, error};
 
 /// Most pending events that are combined into one snapshot. Many are pending at the start, when the watches list every
 /// object.
@@ -108,6 +110,10 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
             autoscalers(options.watched(client)),
         ]),
     }
+    match options.gpu_nodes {
+        GpuNodes::Watched => all.push(gpu_nodes(client)),
+        GpuNodes::Ignored => {}
+    }
     select_all(all)
 }
 
@@ -142,6 +148,13 @@ fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> 
         future::ready(Some(change))
     });
     changes.boxed()
+}
+
+/// Watches the labels of nodes with NVIDIA GPUs.
+fn gpu_nodes(client: &Client) -> BoxStream<'static, Change> {
+    let config = Config::default().timeout(WATCH_SECONDS).labels(REPLICAS);
+    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
+    retried(watcher(nodes, config), "Node".to_owned()).map(Change::Node).boxed()
 }
 
 /// Returns the events of one watch. While the API server does not answer, the last known state stays.

@@ -1,9 +1,10 @@
 //! One revision and its replicas.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{Failure, Outlook, Phase, Replica};
+use super::{Failure, Outlook, Phase, Replica, SharedGpu};
 use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
 /// A revision with its replicas.
@@ -39,6 +40,8 @@ pub struct Revision {
     /// Reason why requested replicas are missing, even if other replicas are ready: no node fits them, a quota refuses
     /// them, or their node does not respond.
     pub unplaced: Option<Failure>,
+    /// GPUs that replicas share with other pods without isolation, as far as their nodes show it.
+    pub shared_gpus: BTreeSet<SharedGpu>,
 }
 
 impl Revision {
@@ -59,6 +62,7 @@ impl Revision {
             failure: None,
             reported_outlook: None,
             unplaced: None,
+            shared_gpus: BTreeSet::new(),
         }
     }
 

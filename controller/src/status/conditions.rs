@@ -3,7 +3,7 @@
 use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, time};
+use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, shared_gpus, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::field_error::ValidationErrors;
 use crate::history::Canary;
@@ -20,6 +20,8 @@ pub(crate) const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 const HOST_CONFLICT: &str = "HostConflict";
 /// Condition that is true if some desired replicas cannot start while others serve.
 const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
+/// Condition that is true if replicas share GPUs with other pods that can slow them down or take their memory.
+const GPU_NOT_ISOLATED: &str = "GpuNotIsolated";
 /// Condition that is true if another autoscaler sets replicas although the manifest leaves them to Weir's.
 const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
 /// Condition that is true if pods cannot be made as the manifest says, because its runtime is gone or does not fit,
@@ -56,6 +58,7 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
     conditions.extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
     conditions.extend(unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))));
     conditions.extend(scaled_by_another(inputs).map(|assessment| (SCALED_BY_ANOTHER, assessment, Some("Warning"))));
+    conditions.extend(shared_gpu(inputs).map(|assessment| (GPU_NOT_ISOLATED, assessment, Some("Info"))));
     conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
     let each = conditions.into_iter();
     each.map(|(kind, assessment, severity)| condition(inputs, kind, assessment, severity)).collect()
@@ -442,6 +445,11 @@ fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
 fn scaled_by_another(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let sentences: Vec<_> = scaled_by::undeclared(inputs).into_iter().collect();
     (!sentences.is_empty()).then(|| assess(True, SCALED_BY_ANOTHER, sentences.join("; ")))
+}
+
+fn shared_gpu(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    let sentences = shared_gpus::sentences(inputs);
+    (!sentences.is_empty()).then(|| assess(True, GPU_NOT_ISOLATED, sentences.join("; ")))
 }
 
 /// Reports fields of the manifest without effect, and fields of its pod without effect on this platform.

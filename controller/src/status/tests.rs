@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler, Phase, Replica,
-    ReplicasField, Report, Revision, Route, Routes, ServiceName, Tag,
+    Address, Conflict, Destination, Failure, FailureReason, Gateway, GpuSharing, Ledger, OtherAutoscaler, Phase,
+    Replica, ReplicasField, Report, Revision, Route, Routes, ServiceName, SharedGpu, Tag,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -394,6 +394,27 @@ fn replicas_without_a_place_are_told_while_others_serve() {
     );
     world.revision(|revision| revision.unplaced = None);
     assert!(world.status().condition("ReplicasUnplaced").is_none());
+}
+
+#[test]
+fn gpus_that_other_pods_share_are_reported() {
+    let mut world = World::new(&model("a", &[]));
+    assert!(world.status().condition("GpuNotIsolated").is_none());
+    let shared = |node: &str, sharing, pods| SharedGpu { node: node.into(), sharing, pods };
+    world.revision(|revision| {
+        let sliced = ["a", "b", "c", "d", "e"].map(|node| shared(node, GpuSharing::TimeSlicing, Some(4)));
+        revision.shared_gpus.extend(sliced);
+        revision.shared_gpus.insert(shared("m", GpuSharing::Mps, None));
+        revision.shared_gpus.insert(shared("u", GpuSharing::Unknown, None));
+    });
+    let status = world.status();
+    let reported = found(&status, "GpuNotIsolated");
+    let message = "digits-predictor-00001 is not isolated from other pods: each GPU of a, b, c and 2 more nodes is shared \
+                   by 4 pods in turn (time-slicing): they slow each other down, and any may use all its memory; each GPU \
+                   of m is shared by several pods at the same time (MPS): they slow each other down, and a fault in one \
+                   may end all; each GPU of u is shared by several pods: they slow each other down, and any may use all \
+                   its memory";
+    assert_eq!((reported.status, reported.message.as_deref()), (ConditionStatus::True, Some(message)));
 }
 
 #[test]

@@ -2,7 +2,9 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
-use weir_cluster::{Destination, FailureReport, Outlook, ReadyCall, ScalingPolicy, ServiceName, Split, Workload};
+use weir_cluster::{
+    Destination, FailureReport, GpuSharing, Outlook, ReadyCall, ScalingPolicy, ServiceName, Split, Workload,
+};
 
 use super::*;
 use crate::Options;
@@ -430,6 +432,31 @@ fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
     assert_eq!(first(&mut observed).desired, 0);
     observed.take(Change::Endpoints(Event::Delete(endpoints("s", &[("a", true)]))));
     assert_eq!(snapshot(&mut observed).revision(&workload().revision), None);
+}
+
+#[test]
+fn gpus_are_shared_as_long_as_the_labels_of_the_node_say_so() {
+    let mut observed = observed();
+    let mut with_gpu = pod("a");
+    let spec = with_gpu.spec.as_mut().unwrap();
+    spec.node_name = Some("gpu-0".to_owned());
+    spec.containers[0].resources = serde_json::from_value(json!({ "limits": { "nvidia.com/gpu": "1" } })).unwrap();
+    observed.take(Change::Pod(Event::Apply(with_gpu)));
+    let shared = |observed: &mut Observed| {
+        let snapshot = observed.snapshot().unwrap();
+        snapshot.revisions[&workload().revision].shared_gpus.iter().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(shared(&mut observed), []);
+    let node = |labels: serde_json::Value| {
+        let node = json!({ "metadata": { "name": "gpu-0", "labels": labels } });
+        Change::Node(Event::Apply(serde_json::from_value(node).unwrap()))
+    };
+    let sliced = json!({ "nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4" });
+    observed.take(node(sliced));
+    let (sharing, pods) = (GpuSharing::TimeSlicing, Some(4));
+    assert_eq!(shared(&mut observed), [SharedGpu { node: "gpu-0".into(), sharing, pods }]);
+    observed.take(node(json!({ "nvidia.com/gpu.sharing-strategy": "none" })));
+    assert_eq!(shared(&mut observed), []);
 }
 
 #[test]

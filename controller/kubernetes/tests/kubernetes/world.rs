@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{Fake, Readiness};
-use weir_cluster_kubernetes::{Kubernetes, Options};
+use weir_cluster_kubernetes::{GpuNodes, Kubernetes, Options};
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::KubernetesSource;
 use weir_crds::{InferenceService, ServingRuntime};
@@ -91,6 +91,7 @@ impl World {
             namespace: self.namespace.clone(),
             watched: Some(self.namespace.clone()),
             priority_class: class.map(str::to_owned),
+            gpu_nodes: GpuNodes::Watched,
             ..Options::default()
         };
         let cluster = Kubernetes::connect(client.clone(), options).await.unwrap();
