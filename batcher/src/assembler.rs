@@ -119,8 +119,8 @@ impl<T: Item> Assembler<T> {
         self.take_ready(ready, now)
     }
 
-    /// Returns true if the next batch already has its best size, and no more urgent item can take a place in it. Such a
-    /// batch gains nothing by being formed later.
+    /// Returns true if the next batch already has its best size, and no more urgent item can take a place in it. The
+    /// batch then gains nothing by being formed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let first = self.groups.first().map(|index| self.groups.get(index));

@@ -16,7 +16,7 @@ const LONGEST_PAUSE: u32 = 128;
 
 /// The items that gathered during the latest queue delays of a group.
 ///
-/// As long as waits gather different numbers of items, each batch waits for the whole delay. If the latest waits all
+/// Each batch waits for the whole delay while waits gather different numbers of items. If the latest waits all
 /// gathered the same number, as with a fixed number of clients that wait for their responses, a batch runs as soon as
 /// it has this number of items. A trial wait now and then, and every arrival that meets more items than any of these
 /// waits did, show that there are more items to gather.

@@ -11,7 +11,7 @@ const OUTLIER: f64 = 2.0;
 
 /// Time for which returning items are awaited, as a multiple of the average turnaround. The average is that of a
 /// batch's last item, which about every second batch exceeds, but rarely by more than half.
-const PATIENCE: f64 = 1.5;
+const LONGEST_WAIT: f64 = 1.5;
 
 /// The items that follow the answers of a group's batches, as the next requests of the same clients do.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ impl Returns {
 
     fn after(&self, answered: Instant, weight: usize) -> Option<Return> {
         let turnaround = self.turnaround.filter(|_| weight > 0)?;
-        let until = answered + turnaround.mul_f64(PATIENCE);
+        let until = answered + turnaround.mul_f64(LONGEST_WAIT);
         Some(Return { weight, at: answered + turnaround, until })
     }
 
