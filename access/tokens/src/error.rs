@@ -1,0 +1,92 @@
+//! Errors of tokens, of key sets and of settings. None of them contains a part of a token.
+
+/// Reason why a token is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// The token has more bytes than [`crate::MAX_TOKEN_BYTES`].
+    #[error("the token is too long")]
+    TooLong,
+    /// The token is no signed JWT in compact form.
+    #[error("the token is no signed JWT")]
+    Malformed,
+    /// The token names no algorithm that Weir accepts: `none`, an HMAC, or an unknown one.
+    #[error("the token's algorithm is not accepted")]
+    Algorithm,
+    /// The token has the header `crit`, of which Weir knows no extension, or is a token of another type.
+    #[error("the token's header asks for something that is not supported")]
+    Header,
+    /// No issuer with the token's claim `iss` is configured.
+    #[error("the token's issuer is not trusted")]
+    UnknownIssuer,
+    /// The issuer's key set has no key that the token names, or none without a name that fits.
+    #[error("the token's key is not among its issuer's keys")]
+    UnknownKey,
+    /// The issuer's key set was never fetched, or is too old.
+    #[error("the keys of the token's issuer are not available")]
+    KeysUnavailable,
+    /// The signature does not belong to the token and the key.
+    #[error("the token's signature is wrong")]
+    Signature,
+    /// The token is for another audience.
+    #[error("the token is for another audience")]
+    Audience,
+    /// The token's time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// The token's time has not begun, by `nbf` or `iat`.
+    #[error("the token is not valid yet")]
+    NotYetValid,
+    /// A claim is absent, or has a value that cannot be used.
+    #[error("the token's claim '{0}' is absent or invalid")]
+    Claim(String),
+    /// The issuer gives a name that is reserved for ServiceAccounts of Kubernetes.
+    #[error("the token's client has a name that is reserved for Kubernetes")]
+    ReservedName,
+}
+
+impl TokenError {
+    /// Returns true if a newer key set of the issuer may change the result.
+    pub(crate) fn depends_on_keys(&self) -> bool {
+        matches!(self, Self::UnknownKey | Self::KeysUnavailable)
+    }
+}
+
+/// Reason why a key set cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeySetError {
+    /// The document is no JSON object with a list of keys.
+    #[error("the document is no JSON Web Key Set")]
+    Malformed,
+    /// The set has more than the given number of keys.
+    #[error("the set has more than {0} keys")]
+    TooMany(usize),
+    /// No key of the set can verify a signature.
+    #[error("the set has no key that verifies signatures with an accepted algorithm")]
+    Empty,
+}
+
+/// Error in the settings of issuers. It names the issuer and the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A field of an issuer is wrong.
+    #[error("issuer {issuer}: {field} {reason}")]
+    Field {
+        /// The issuer's URL, or its place in the list, counted from one.
+        issuer: String,
+        /// Name of the field in the settings.
+        field: &'static str,
+        /// Clause that says what is wrong.
+        reason: String,
+    },
+    /// There are more issuers than the given number.
+    #[error("at most {0} issuers can be configured")]
+    TooMany(usize),
+    /// Two issuers have the same value where each needs its own.
+    #[error("two issuers have the same {field} '{value}'")]
+    Same {
+        /// Name of the field in the settings.
+        field: &'static str,
+        /// Value that both issuers have.
+        value: String,
+    },
+}

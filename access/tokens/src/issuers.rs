@@ -1,0 +1,199 @@
+//! The configured issuers: their key sets, which are fetched in the background, and the tokens that they verified.
+
+mod issuer;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::{Either, join_all, pending, select};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::cache::{VerifiedTokens, hash};
+use crate::error::{SettingsError, TokenError};
+use crate::identity::TokenIdentity;
+use crate::settings::{IssuerPlan, IssuerSettings};
+use crate::token::{MAX_TOKEN_BYTES, UnverifiedToken};
+use crate::verify::verify_parsed;
+use issuer::{Issuer, Tokens};
+
+/// Maximum number of issuers.
+const MAX_ISSUERS: usize = 32;
+
+/// Longest wait of a request for a fetch of keys that its token needs: the time between two fetches, and the fetch.
+const MAX_WAIT: Duration = Duration::from_secs(7);
+
+/// Maximum number of requests that wait for fetches. Others are refused at once.
+const MAX_WAITING: usize = 256;
+
+/// Verifies the tokens of all configured issuers.
+#[derive(Debug, Default)]
+pub struct Issuers {
+    issuers: ArcSwap<Vec<Arc<Issuer>>>,
+    cache: VerifiedTokens,
+    /// Notified when the issuers are replaced.
+    changed: Notify,
+    waiting: AtomicUsize,
+}
+
+impl Issuers {
+    /// Replaces the issuers. An issuer whose settings stay the same keeps its keys and verified tokens.
+    ///
+    /// # Errors
+    /// [`SettingsError`] if settings are wrong. The former issuers then stay.
+    pub fn apply(&self, settings: &[IssuerSettings]) -> Result<(), SettingsError> {
+        let plans = plans(settings)?;
+        self.replace(plans);
+        Ok(())
+    }
+
+    fn replace(&self, plans: Vec<IssuerPlan>) {
+        let former = self.issuers.load_full();
+        let issuer = |plan: IssuerPlan| match former.iter().find(|issuer| issuer.plan == plan) {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(Issuer::new(plan)),
+        };
+        self.issuers.store(Arc::new(plans.into_iter().map(issuer).collect()));
+        self.changed.notify_one();
+    }
+
+    /// Returns true if no issuer is configured, so that no token is accepted.
+    pub fn is_empty(&self) -> bool {
+        self.issuers.load().is_empty()
+    }
+
+    /// Fetches key sets until `stop` ends. Without this, no token is accepted.
+    pub async fn run(&self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        loop {
+            let issuers = self.issuers.load_full();
+            let fetching = pin!(async {
+                join_all(issuers.iter().map(|issuer| issuer.keep_fresh())).await;
+                pending::<()>().await;
+            });
+            let changed = pin!(self.changed.notified());
+            match select(&mut stop, select(changed, fetching)).await {
+                Either::Left(_) => return,
+                Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// Verifies a token by the keys that are known now. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`TokenError`] with the first reason against the token.
+    pub fn check(&self, token: &str, now: u64) -> Result<Arc<TokenIdentity>, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::TooLong);
+        }
+        let hash = hash(token);
+        if let Some(identity) = self.cache.get(&hash, now) {
+            return Ok(identity);
+        }
+        let token = UnverifiedToken::parse(token)?;
+        let issuers = self.issuers.load();
+        let loaded = match find(&issuers, token.issuer()?) {
+            Some((_, Tokens::Accepted(loaded))) => loaded,
+            Some((_, Tokens::NoKeys)) => return Err(TokenError::KeysUnavailable),
+            Some((_, Tokens::OtherIssuer)) | None => return Err(TokenError::UnknownIssuer),
+        };
+        let (identity, key) = verify_parsed(&token, &loaded.keys, &loaded.config, now)?;
+        let identity = Arc::new(identity);
+        self.cache.insert(hash, key, &identity);
+        Ok(identity)
+    }
+
+    /// Verifies a token, and lets the request wait for a fetch if the token's key is not known. `now` is in seconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// [`TokenError`] with the first reason against the token.
+    pub async fn authenticate(&self, token: &str, now: u64) -> Result<Arc<TokenIdentity>, TokenError> {
+        match self.check(token, now) {
+            Err(error) if error.depends_on_keys() => {
+                // Boxed, so that the future of a request whose token is known stays small.
+                Box::pin(self.wait_for_keys(token)).await;
+                self.check(token, now)
+            }
+            result => result,
+        }
+    }
+
+    /// Waits until the keys of the token's issuer were fetched.
+    async fn wait_for_keys(&self, token: &str) {
+        let Some(_place) = WaitingPlace::new(&self.waiting) else {
+            return;
+        };
+        let issuers = self.issuers.load_full();
+        let parsed = UnverifiedToken::parse(token);
+        let Some(issuer) = parsed.as_ref().ok().and_then(|token| find(&issuers, token.issuer().ok()?)) else {
+            return;
+        };
+        let issuer = Arc::clone(issuer.0);
+        // The result is that of the check which follows.
+        let _ = timeout(MAX_WAIT, issuer.fetched_anew()).await;
+    }
+}
+
+/// One of the places for requests that wait for a fetch.
+struct WaitingPlace<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingPlace<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Option<Self> {
+        let place = Self(waiting);
+        (waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING).then_some(place)
+    }
+}
+
+impl Drop for WaitingPlace<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the issuer with this URL. An issuer whose URL is not known yet may be the one.
+fn find<'a>(issuers: &'a [Arc<Issuer>], url: &str) -> Option<(&'a Arc<Issuer>, Tokens)> {
+    let mut unknown = None;
+    for issuer in issuers {
+        match issuer.tokens_of(url) {
+            Tokens::OtherIssuer => {}
+            Tokens::NoKeys => unknown = Some((issuer, Tokens::NoKeys)),
+            found @ Tokens::Accepted(_) => return Some((issuer, found)),
+        }
+    }
+    unknown
+}
+
+/// Validates the settings of all issuers.
+fn plans(settings: &[IssuerSettings]) -> Result<Vec<IssuerPlan>, SettingsError> {
+    if settings.len() > MAX_ISSUERS {
+        return Err(SettingsError::TooMany(MAX_ISSUERS));
+    }
+    let mut plans: Vec<IssuerPlan> = Vec::new();
+    for (index, settings) in settings.iter().enumerate() {
+        let plan = settings.plan(index + 1)?;
+        plans.iter().try_for_each(|other| check_difference(other, &plan))?;
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+/// Checks that two issuers cannot give the same names, unless one is a Kubernetes, whose names are reserved.
+fn check_difference(one: &IssuerPlan, other: &IssuerPlan) -> Result<(), SettingsError> {
+    let same = |field, value: &str| Err(SettingsError::Same { field, value: value.to_owned() });
+    if one.issuer == other.issuer {
+        return same("issuer", one.issuer.as_deref().unwrap_or("kubernetes"));
+    }
+    if one.config.kind == other.config.kind && one.config.client_prefix == other.config.client_prefix {
+        return same("clientPrefix", &one.config.client_prefix);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! Verifies bearer tokens: JWTs (RFC 7519) of OpenID issuers and of Kubernetes.
+//!
+//! ```text
+//!   token ──► cache of verified tokens ──► identity
+//!               │ miss                        ▲
+//!               ▼                             │
+//!             parse ──► issuer ──► key ──► signature ──► claims
+//!                         ▲
+//!   settings ──► fetch of key sets, on time and for unknown keys
+//! ```
+//!
+//! [`verify`] is a pure function. [`Issuers`] owns the key sets, which it fetches only from URLs of its settings, and
+//! never from one that a token names.
+
+mod algorithm;
+mod cache;
+mod claim_path;
+mod clock;
+mod error;
+mod fetch;
+mod identity;
+mod issuers;
+mod key;
+mod key_set;
+mod schedule;
+mod settings;
+mod source;
+#[cfg(test)]
+mod testing;
+mod token;
+mod verify;
+
+pub use claim_path::ClaimPath;
+pub use error::{KeySetError, SettingsError, TokenError};
+pub use identity::{IssuerConfig, IssuerKind, LEEWAY_SECONDS, TokenIdentity};
+pub use issuers::Issuers;
+pub use key_set::KeySet;
+pub use settings::IssuerSettings;
+pub use token::MAX_TOKEN_BYTES;
+pub use verify::verify;
