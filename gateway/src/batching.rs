@@ -275,7 +275,7 @@ async fn respond(
         Ok(EntryResult::Alone { request, mut buffered, in_flight }) => {
             let response = forward(context, &request, &mut buffered).await;
             drop(in_flight);
-            let is_refused = matches!(response, Err(GatewayError::QueueFull { .. }));
+            let is_refused = response.as_ref().is_err_and(GatewayError::is_full_queue);
             if is_refused {
                 queue.count_refused();
             }
@@ -289,7 +289,7 @@ async fn respond(
         }
     };
     match &response {
-        Err(GatewayError::QueueFull { .. }) => queue.count_refused(),
+        Err(error) if error.is_full_queue() => queue.count_refused(),
         Ok(_) | Err(_) => queue.count(verdict),
     }
     response

@@ -4,7 +4,7 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 mod openai;
 
-use ::http::header::{ALLOW, WWW_AUTHENTICATE};
+use ::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use weir_protocol::{Blame, Code, Coded};
 use weir_serve::header_names;
@@ -46,6 +46,10 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
         ErrorForm::OpenAi => openai::error(error),
         ErrorForm::Grpc => grpc::error(error.code(), &error.to_string()),
     };
+    if let GatewayError::OverLimit { after, .. } = error {
+        let seconds = HeaderValue::from(after.as_secs_f32().ceil().max(1.0) as u32);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
     if let GatewayError::NotOwner(_) = error {
         let yes = HeaderValue::from_static("1");
         response.headers_mut().insert(headers::UNSERVED, yes);

@@ -31,6 +31,13 @@ pub(crate) enum GatewayError {
         /// Last failure of a revision without a ready replica, as a clause; otherwise empty.
         failure: String,
     },
+    /// The client has used up one of its limits.
+    #[error("{}: try again in {} s", .limit.sentence(), .after.as_secs_f32().ceil())]
+    OverLimit {
+        limit: ClientLimit,
+        /// Time after which another request may be accepted.
+        after: Duration,
+    },
     /// The client set a timeout of zero.
     #[error("deadline exceeded: the request's timeout is 0; for no limit, leave out weir-timeout and grpc-timeout")]
     NoTime,
@@ -203,11 +210,35 @@ impl fmt::Display for Refused {
     }
 }
 
+/// A limit of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientLimit {
+    /// The client's share of the places of a full queue.
+    QueueShare,
+}
+
+impl ClientLimit {
+    /// Returns the name of the limit with its state, as a sentence without its end.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Self::QueueShare => "the queue is full, and the client has more than its share of it",
+        }
+    }
+}
+
+impl GatewayError {
+    /// Returns true if the queue had no place for the request, which the queue counts.
+    pub(crate) fn is_full_queue(&self) -> bool {
+        matches!(self, Self::QueueFull { .. } | Self::OverLimit { limit: ClientLimit::QueueShare, .. })
+    }
+}
+
 impl Coded for GatewayError {
     fn code(&self) -> Code {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
             Self::QueueFull { .. } | Self::NoRoomToRoute => Code::Overloaded,
+            Self::OverLimit { .. } => Code::OverLimit,
             Self::TooLargeToRoute(_) => Code::TooLarge,
             Self::NoTime | Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
                 Code::DeadlineExceeded

@@ -128,7 +128,7 @@ pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
     // A full queue is counted as a refusal already. The gateway that owns the queue counts a request that this gateway
     // does not own. A broken body is the client's fault.
     let is_counted_elsewhere =
-        matches!(error, GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_));
+        error.is_full_queue() || matches!(error, GatewayError::NotOwner(_) | GatewayError::Body(_));
     if is_counted_elsewhere { Verdict::Open } else { Verdict::Failed }
 }
 

@@ -11,6 +11,7 @@ mod partition;
 mod queue_state;
 pub(crate) mod readiness;
 mod release;
+mod shares;
 mod stream_times;
 mod verdict;
 mod waiter;
@@ -26,7 +27,7 @@ use weir_serve::failure_log::FailureLog;
 
 use crate::clock::now;
 use crate::engine_queue::{self, EngineWait, Engines};
-use crate::error::GatewayError;
+use crate::error::{ClientLimit, GatewayError};
 use crate::upstream::Upstream;
 pub(crate) use credit::Credit;
 use dispatcher::{Admission, DispatchRequest, Dispatcher};
@@ -34,6 +35,7 @@ pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, O
 use first_byte::FirstByteWait;
 pub(crate) use partition::{GatewaySet, Membership};
 use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
+pub(crate) use shares::{ClientId, ClientShare};
 use stream_times::StreamTimes;
 pub(crate) use stream_times::{AtomicHistogram, StreamClock};
 pub(crate) use verdict::{Outcome, Verdict};
@@ -118,6 +120,8 @@ pub(crate) struct AdmissionRequest {
     pub(crate) deadline: Option<Instant>,
     /// Longest wait while no replica takes requests.
     pub(crate) activation: Duration,
+    /// The client that is charged for the request.
+    pub(crate) share: ClientShare,
 }
 
 /// Parts of a request that the revision's statistics already contain.
@@ -155,6 +159,11 @@ impl AdmissionRequest {
             (None, Arrival::QueueTimeRecorded) | (Some(_), _) => AdmissionRound::Later,
         };
         QueueWait { since: self.arrived, round }
+    }
+
+    fn dispatch(&self) -> DispatchRequest {
+        let &Self { sequence, bytes, deadline, origin, task, share, .. } = self;
+        DispatchRequest { sequence, bytes, deadline, origin, task, share }
     }
 }
 
@@ -225,6 +234,7 @@ impl RevisionQueue {
                 Ok(Some(Wakeup::Granted(credit))) => return Ok(Admitted::Replica(credit)),
                 Ok(Some(Wakeup::HandOver(owner))) => return Ok(Admitted::OtherGateway(owner)),
                 Ok(Some(Wakeup::NotOwner)) => return Err(self.not_owner()),
+                Ok(Some(Wakeup::Displaced)) => return Err(self.displaced(&request)),
                 Ok(None) => return Err(self.turned_away(&request, sequence)),
                 Err(_) if now() >= last => return Err(self.late(&request, sequence)),
                 Err(_) => self.check_replicas(&request)?,
@@ -235,13 +245,6 @@ impl RevisionQueue {
 
     fn enter(self: &Arc<Self>, request: &AdmissionRequest) -> Result<Entered, GatewayError> {
         let at = now();
-        let dispatch = DispatchRequest {
-            sequence: request.sequence,
-            bytes: request.bytes,
-            deadline: request.deadline,
-            origin: request.origin,
-            task: request.task,
-        };
         if request.task == Task::GenerateText && !self.generates_text.load(Ordering::Relaxed) {
             self.generates_text.store(true, Ordering::Relaxed);
         }
@@ -254,7 +257,7 @@ impl RevisionQueue {
             state.count_arrival(request.sequence.is_none() && request.arrival == Arrival::New);
             return Err(self.not_ready(&state, request));
         }
-        let entered = state.dispatcher.enter(dispatch, at, || {
+        let entered = state.dispatcher.enter(request.dispatch(), at, || {
             let (notify, wakeup_receiver) = oneshot::channel();
             wakeup = Some(wakeup_receiver);
             let wait = request.wait();
@@ -274,20 +277,33 @@ impl RevisionQueue {
                     self.wake_revision();
                 }
                 self.keep_timer(&mut state, at);
+                let displaced = state.dispatcher.displaced();
+                let wakeups = state.wakeups(self, displaced, at);
+                drop(state);
+                notify(wakeups);
                 Ok(Entered::Queued(sequence, wakeup))
             }
             (Admission::HandOver(owner), _) => Ok(Entered::Admitted(Admitted::OtherGateway(owner))),
             (Admission::Full(limit), _) => {
                 state.count_arrival(arrives);
                 state.activity.refused += u64::from(arrives);
-                Err(GatewayError::QueueFull {
-                    revision: self.name.to_string(),
-                    requests: limit.requests,
-                    bytes: limit.bytes,
-                    failure: state.failure_clause(),
-                })
+                Err(self.full(&state, limit))
+            }
+            (Admission::OverShare(_), _) => {
+                state.count_arrival(arrives);
+                state.activity.refused += u64::from(arrives);
+                Err(over_share())
             }
             (Admission::NotOwner | Admission::Queued(_), _) => Err(self.not_owner()),
+        }
+    }
+
+    fn full(&self, state: &QueueState, content: QueueLimit) -> GatewayError {
+        GatewayError::QueueFull {
+            revision: self.name.to_string(),
+            requests: content.requests,
+            bytes: content.bytes,
+            failure: state.failure_clause(),
         }
     }
 
@@ -495,6 +511,14 @@ impl RevisionQueue {
         self.state.lock().failure_clause()
     }
 
+    /// Counts a request that had to leave the full queue, and returns its error.
+    fn displaced(&self, request: &AdmissionRequest) -> GatewayError {
+        if request.sequence.is_none() && request.arrival == Arrival::New {
+            self.count_refused();
+        }
+        over_share()
+    }
+
     fn not_owner(&self) -> GatewayError {
         GatewayError::NotOwner(self.name.to_string())
     }
@@ -504,6 +528,11 @@ impl RevisionQueue {
         state.dispatcher.leave(sequence);
         state.reported = None;
     }
+}
+
+/// Returns the error of a client that has its share of a full queue. After a second, the queue has advanced.
+fn over_share() -> GatewayError {
+    GatewayError::OverLimit { limit: ClientLimit::QueueShare, after: Duration::from_secs(1) }
 }
 
 /// Shortest time between two checks for a replica if the service's activation timeout is zero. A probe takes longer

@@ -25,6 +25,8 @@ pub enum Code {
     Unavailable,
     /// The queue is full or the predicted wait is too long; backing off helps.
     Overloaded,
+    /// The caller has used up a limit of its own; trying again later helps.
+    OverLimit,
     /// The deadline has passed, which the caller or the service set.
     DeadlineExceeded,
     /// The caller stalled or sent its request too slowly.
@@ -58,7 +60,7 @@ pub trait Coded: std::error::Error {
 
 impl Code {
     /// All codes, each exactly once.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::InvalidArgument,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -69,6 +71,7 @@ impl Code {
         Self::Forbidden,
         Self::Unavailable,
         Self::Overloaded,
+        Self::OverLimit,
         Self::DeadlineExceeded,
         Self::TooSlow,
         Self::Cancelled,
@@ -89,6 +92,7 @@ impl Code {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Restricted | Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::OverLimit => StatusCode::TOO_MANY_REQUESTS,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownCoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -105,7 +109,7 @@ impl Code {
             Self::InvalidArgument | Self::TooSlow => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
             Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => tonic::Code::Unimplemented,
-            Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
+            Self::TooLarge | Self::Overloaded | Self::OverLimit => tonic::Code::ResourceExhausted,
             Self::AlreadyExists => tonic::Code::AlreadyExists,
             Self::Unauthenticated => tonic::Code::Unauthenticated,
             Self::Restricted | Self::Unavailable => tonic::Code::Unavailable,
@@ -150,7 +154,7 @@ impl Code {
             StatusCode::CONFLICT => Some(Self::AlreadyExists),
             StatusCode::PAYLOAD_TOO_LARGE => Some(Self::TooLarge),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Some(Self::UnknownCoding),
-            StatusCode::TOO_MANY_REQUESTS => Some(Self::Overloaded),
+            StatusCode::TOO_MANY_REQUESTS => Some(Self::OverLimit),
             StatusCode::NOT_IMPLEMENTED => Some(Self::Unimplemented),
             StatusCode::SERVICE_UNAVAILABLE => Some(Self::Unavailable),
             StatusCode::GATEWAY_TIMEOUT => Some(Self::DeadlineExceeded),
@@ -177,7 +181,7 @@ impl Code {
             | Self::Cancelled
             | Self::UnknownCoding
             | Self::Unimplemented => Blame::Caller,
-            Self::Overloaded => Blame::Load,
+            Self::Overloaded | Self::OverLimit => Blame::Load,
             Self::Unavailable | Self::DeadlineExceeded | Self::Internal => Blame::Server,
         }
     }
@@ -196,6 +200,7 @@ impl Code {
             Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",
             Self::Overloaded => "overloaded",
+            Self::OverLimit => "over_limit",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::TooSlow => "too_slow",
             Self::Cancelled => "cancelled",

@@ -12,13 +12,14 @@ use crate::error::GatewayError;
 const MAX_MESSAGE: usize = 4096;
 
 /// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`. The code is OpenAI's for an unknown
-/// model, and otherwise the word for the error in logs.
+/// model and for a client above its limits, and otherwise the word for the error in logs.
 pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
     let code = error.code();
     let message = error.to_string();
     let (param, name) = match error {
         GatewayError::NoRoute { .. } => (Some("model"), "model_not_found"),
         GatewayError::Refused(_) if code == Code::Unauthenticated => (None, "invalid_api_key"),
+        GatewayError::OverLimit { .. } => (None, "rate_limit_exceeded"),
         _ => (None, code.label()),
     };
     let body = json!({
@@ -29,6 +30,9 @@ pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
 
 /// Returns OpenAI's type of an error.
 fn kind(code: Code) -> &'static str {
+    if code == Code::OverLimit {
+        return "requests";
+    }
     match code.blame() {
         Blame::Caller => "invalid_request_error",
         Blame::Load | Blame::Server => "server_error",

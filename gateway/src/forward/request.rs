@@ -1,5 +1,6 @@
 //! A routed request, and the requests that replicas and gateways get for it.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::clock::now;
 use crate::deadline::Deadline;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue, Task, Verdict};
+use crate::queue::{AdmissionRequest, Arrival, ClientId, ClientShare, Origin, RevisionQueue, Task, Verdict};
 use crate::router::Target;
 use crate::upstream::{RequestBody, Upgrade, UpstreamRequest};
 
@@ -35,6 +36,8 @@ pub(crate) struct ProxyRequest {
     /// Arrival times of the other requests in the batch; `None` if this request is not a batch.
     others: Option<Arc<[Instant]>>,
     origin: Origin,
+    /// The client that is charged for the request.
+    share: ClientShare,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// Protocol to which the client asks to switch the connection.
@@ -56,6 +59,7 @@ impl ProxyRequest {
         let upgrade = Upgrade::of(parts);
         let mut headers = std::mem::take(&mut parts.headers);
         let origin = if header_names::has(&headers, &headers::HOP) { Origin::Gateway } else { Origin::Client };
+        let share = share(&headers);
         headers::strip(&mut headers);
         let authority = match protocol {
             Protocol::Http => {
@@ -83,6 +87,7 @@ impl ProxyRequest {
             ended: 0,
             others: None,
             origin,
+            share,
             method: parts.method.clone(),
             headers,
             upgrade,
@@ -103,6 +108,7 @@ impl ProxyRequest {
             missed: self.missed,
             activation: self.activation,
             origin: self.origin,
+            share: self.share,
             method: self.method.clone(),
             headers,
             upgrade: Upgrade::None,
@@ -163,6 +169,7 @@ impl ProxyRequest {
             activation: self.activation,
             arrival: Arrival::Counted,
             origin: Origin::Client,
+            share: ClientShare::ANONYMOUS,
             method: self.method.clone(),
             authority: self.authority.clone(),
             whole: self.whole.clone(),
@@ -187,6 +194,7 @@ impl ProxyRequest {
             arrived: self.arrived,
             deadline: self.deadline,
             activation: self.activation,
+            share: self.share,
         }
     }
 
@@ -238,6 +246,15 @@ impl ProxyRequest {
             Protocol::Grpc => (headers::GRPC_TIMEOUT, format_timeout(left)),
         };
         Some((name, HeaderValue::try_from(text).ok()?))
+    }
+}
+
+/// Returns the share of the client that the gateway, or the one that handed the request over, has authenticated.
+fn share(headers: &HeaderMap) -> ClientShare {
+    let name = header_names::first(headers, &headers::CLIENT).and_then(|name| name.to_str().ok());
+    match name {
+        Some(name) => ClientShare { client: ClientId::of(name), weight: NonZeroU16::MIN },
+        None => ClientShare::ANONYMOUS,
     }
 }
 

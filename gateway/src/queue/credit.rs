@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::dispatcher::{EndpointId, Granted};
+use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
 use super::{AdmissionRound, QueueWait, RevisionQueue};
 use crate::clock::now;
@@ -23,6 +24,8 @@ pub(crate) struct Credit {
     /// Requests of this gateway at the replica when the credit was granted, this one included.
     company: u32,
     round: AdmissionRound,
+    /// Cost that the request's client was charged in advance.
+    charge: Option<Charge>,
     /// Number of other requests in the same batch; `None` if the request is no batch.
     others: Option<u32>,
     open: bool,
@@ -59,6 +62,7 @@ impl Credit {
             queued: since.saturating_duration_since(wait.since),
             since,
             round: wait.round,
+            charge: granted.charge,
             others: None,
             open: true,
             rest: Rest::Never,
@@ -158,6 +162,16 @@ impl Credit {
 
     pub(crate) fn is_resting(&self) -> bool {
         self.rest == Rest::Now
+    }
+
+    /// Returns the charge of the request's client, and the time for which the request was at its replica. The time of a
+    /// stream that has rested is not known.
+    pub(super) fn cost(&self, at: Instant) -> (Option<Charge>, Option<Duration>) {
+        let took = match self.rest {
+            Rest::Never => Some(at.saturating_duration_since(self.since)),
+            Rest::Now | Rest::Before => None,
+        };
+        (self.charge, took)
     }
 
     /// Returns the number of requests that the credit stands for.

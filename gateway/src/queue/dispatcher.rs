@@ -7,8 +7,10 @@
 //! ```
 //!
 //! A request is bound to a replica only when the replica has a credit for it, so no request waits behind a slow replica
-//! while another is free. Requests are served first come, first served; a retried request keeps its sequence number.
+//! while another is free. Requests of one client are served first come, first served; a retried request keeps its
+//! sequence number. Several clients share the replicas and the queue by their weights.
 
+mod clients;
 mod endpoint;
 mod handover;
 mod status;
@@ -22,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::partition::{GatewaySet, Ownership};
+use crate::queue::shares::{Charge, ClientShare, Shares};
 use crate::queue::verdict::Outcome;
 use endpoint::Endpoint;
 pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState};
@@ -48,6 +51,8 @@ pub(crate) struct DispatchRequest {
     /// Sender of the request: a client or a gateway.
     pub(crate) origin: Origin,
     pub(crate) task: Task,
+    /// The client that is charged for the request.
+    pub(crate) share: ClientShare,
 }
 
 /// Task of a request, as far as its path says.
@@ -78,6 +83,8 @@ pub(crate) enum Admission<R> {
     NotOwner,
     /// The queue is full and holds these requests.
     Full(QueueLimit),
+    /// The queue is full, holds these requests, and the client has its share of it.
+    OverShare(QueueLimit),
 }
 
 /// A credit for one request at a replica, which must be settled.
@@ -88,6 +95,8 @@ pub(crate) struct Granted<R> {
     /// The request's sequence number.
     pub(crate) sequence: u64,
     pub(crate) replica: R,
+    /// Cost of the request for its client; `None` as long as no client has a name.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Result of a queued request that leaves the queue.
@@ -100,6 +109,8 @@ pub(crate) enum Dequeued<R, W> {
     NotOwner(W),
     /// The request's deadline has passed.
     Expired(W),
+    /// The queue is full, and the request was the newest of the client that is furthest above its share.
+    Displaced(W),
 }
 
 /// Requests that leave the queue together. There is mostly one, because one credit was given back.
@@ -117,6 +128,10 @@ pub(crate) struct Dispatcher<R, W> {
     /// Generation of text, once a request asked for it.
     task: Task,
     waiting: BTreeMap<u64, Queued<W>>,
+    /// Shares of the clients; `None` as long as no client has a name.
+    shares: Option<Box<Shares>>,
+    /// Requests that had to leave the full queue.
+    displaced: Vec<W>,
     bytes: usize,
     next_sequence: u64,
     next_id: u64,
@@ -129,6 +144,7 @@ struct Queued<W> {
     bytes: usize,
     deadline: Option<Instant>,
     origin: Origin,
+    share: ClientShare,
 }
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
@@ -142,6 +158,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             learned: None,
             task: Task::Other,
             waiting: BTreeMap::new(),
+            shares: None,
+            displaced: Vec::new(),
             bytes: 0,
             next_sequence: 0,
             next_id: 0,
@@ -158,35 +176,32 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
         self.handover.pass(now);
         self.note_task(request.task);
+        self.note_client(request.share.client);
         let is_new = request.sequence.is_none();
         let sequence = request.sequence.unwrap_or(self.next_sequence);
-        let is_first = self.waiting.first_key_value().is_none_or(|(first, _)| sequence < *first);
-        if is_first && let Some(granted) = self.grant(sequence, now) {
+        let is_next = self.is_next(request.share, sequence);
+        if is_next && let Some(granted) = self.grant(request.share, sequence, now) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
             return Admission::Granted(granted);
         }
-        if is_new && !self.has_capacity(request.bytes) {
-            return Admission::Full(self.queued());
+        if is_new && !self.make_room(&request) {
+            let (has_others, queued) = (self.has_other_clients(request.share.client), self.queued());
+            return if has_others { Admission::OverShare(queued) } else { Admission::Full(queued) };
         }
         self.next_sequence = self.next_sequence.max(sequence + 1);
-        self.bytes += request.bytes;
-        let waiter =
-            Queued { waiter: waiter(), bytes: request.bytes, deadline: request.deadline, origin: request.origin };
-        self.waiting.insert(sequence, waiter);
+        let DispatchRequest { bytes, deadline, origin, share, .. } = request;
+        self.add_waiting(sequence, Queued { waiter: waiter(), bytes, deadline, origin, share });
         Admission::Queued(sequence)
     }
 
     /// Removes a request from the queue, if it is still there.
     pub(crate) fn leave(&mut self, sequence: u64) {
-        if let Some(waiter) = self.waiting.remove(&sequence) {
-            self.bytes -= waiter.bytes;
-        }
+        self.remove_waiting(sequence);
     }
 
     /// Drops all queued requests.
     pub(crate) fn dismiss(&mut self) {
-        self.bytes = 0;
-        self.waiting.clear();
+        drop(self.take_waiting());
     }
 
     /// Takes a credit back, with the outcome of its attempt, and dispatches queued requests.
@@ -268,29 +283,26 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
         self.grow(now);
         if let Ownership::NonOwner(owner) = self.ownership() {
-            self.bytes = 0;
-            let all = std::mem::take(&mut self.waiting);
-            dequeued.extend(all.into_values().map(|waiter| match waiter.origin {
+            dequeued.extend(self.take_waiting().map(|waiter| match waiter.origin {
                 Origin::Client => Dequeued::HandOver(waiter.waiter, owner),
                 Origin::Gateway => Dequeued::NotOwner(waiter.waiter),
             }));
             return dequeued;
         }
-        while let Some((sequence, waiter)) = self.waiting.first_key_value() {
-            let sequence = *sequence;
+        while let Some((sequence, waiter)) = self.next_waiting() {
+            let share = waiter.share;
             let is_late = waiter.deadline.is_some_and(|deadline| deadline <= now);
             let granted = if is_late {
                 None
             } else {
-                match self.grant(sequence, now) {
+                match self.grant(share, sequence, now) {
                     Some(granted) => Some(granted),
                     None => break,
                 }
             };
-            let Some((_, waiter)) = self.waiting.pop_first() else {
+            let Some(waiter) = self.remove_waiting(sequence) else {
                 break;
             };
-            self.bytes -= waiter.bytes;
             dequeued.push(match granted {
                 Some(granted) => Dequeued::Granted(waiter.waiter, granted),
                 None => Dequeued::Expired(waiter.waiter),
@@ -385,7 +397,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Grants a credit of the least loaded replica; among equals, of the one whose last grant is the oldest.
-    fn grant(&mut self, sequence: u64, now: Instant) -> Option<Granted<R>> {
+    fn grant(&mut self, share: ClientShare, sequence: u64, now: Instant) -> Option<Granted<R>> {
         let free = |endpoint: &Endpoint<R>| {
             let is_free = endpoint.is_available(now) && endpoint.in_flight < self.allowed(endpoint);
             is_free.then(|| endpoint.load())
@@ -397,7 +409,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         let endpoint = &mut self.endpoints[index];
         endpoint.in_flight += 1;
         endpoint.granted = self.grants;
-        let granted = Granted { id: endpoint.id, sequence, replica: endpoint.replica.clone() };
+        let charge = self.shares.as_mut().map(|shares| shares.begin(share, sequence));
+        let granted = Granted { id: endpoint.id, sequence, replica: endpoint.replica.clone(), charge };
         let usage = self.usage(index);
         self.endpoints[index].credits.sent(usage, now);
         Some(granted)

@@ -40,6 +40,8 @@ pub(super) enum Wakeup {
     Granted(Credit),
     HandOver(u32),
     NotOwner,
+    /// The queue is full, and the client has more than its share of it.
+    Displaced,
 }
 
 pub(super) type Wakeups = SmallVec<[(oneshot::Sender<Wakeup>, Wakeup); 1]>;
@@ -139,6 +141,7 @@ impl QueueState {
             }
             Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
             Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
+            Dequeued::Displaced(waiter) => Some((waiter.notify, Wakeup::Displaced)),
             // Dropping the channel ends the wait of the request's task, which reports the deadline.
             Dequeued::Expired(_) => None,
         };

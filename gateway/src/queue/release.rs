@@ -22,6 +22,8 @@ impl RevisionQueue {
             (0..requests).for_each(|_| state.activity.service_time.record(took));
         }
         state.in_flight = state.in_flight.saturating_sub(requests);
+        let (charge, took) = credit.cost(at);
+        state.dispatcher.charge(charge, took);
         let dequeued = state.dispatcher.settle(credit.endpoint(), outcome, at);
         let wakeups = state.wakeups(self, dequeued, at);
         self.keep_timer(&mut state, at);

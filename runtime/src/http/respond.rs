@@ -72,7 +72,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     }
     match code {
         // One second, because a queue that refuses requests is a few batches deep, not minutes.
-        Code::Overloaded => {
+        Code::Overloaded | Code::OverLimit => {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         Code::UnknownCoding => {

@@ -1,3 +1,4 @@
+mod clients;
 mod sharing;
 
 use std::collections::BTreeSet;
@@ -26,7 +27,14 @@ fn spec(replica: u32, concurrency: u32) -> EndpointSpec<u32> {
 }
 
 fn request(bytes: usize) -> DispatchRequest {
-    DispatchRequest { sequence: None, bytes, deadline: None, origin: Origin::Client, task: Task::Other }
+    DispatchRequest {
+        sequence: None,
+        bytes,
+        deadline: None,
+        origin: Origin::Client,
+        task: Task::Other,
+        share: ClientShare::ANONYMOUS,
+    }
 }
 
 fn dispatcher(replicas: Vec<EndpointSpec<u32>>, now: Instant) -> TestDispatcher {

@@ -198,7 +198,7 @@ proptest! {
                 }
                 let go = |dequeued| match dequeued {
                     Dequeued::Granted(_, granted) => Some(granted),
-                    Dequeued::HandOver(..) | Dequeued::NotOwner(_) | Dequeued::Expired(_) => None,
+                    Dequeued::HandOver(..) | Dequeued::NotOwner(_) | Dequeued::Expired(_) | Dequeued::Displaced(_) => None,
                 };
                 let mut granted: Vec<_> = dequeued.into_iter().filter_map(go).collect();
                 for _ in 0..3 {

@@ -1,0 +1,124 @@
+//! Requests of several clients.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+
+use super::*;
+use crate::queue::shares::ClientId;
+
+fn share(name: &str, weight: u16) -> ClientShare {
+    ClientShare { client: ClientId::of(name), weight: NonZeroU16::new(weight).unwrap() }
+}
+
+fn of(name: &str) -> DispatchRequest {
+    DispatchRequest { share: share(name, 1), ..request(1) }
+}
+
+fn displaced(dispatcher: &mut TestDispatcher) -> Vec<u64> {
+    let waiter = |dequeued| match dequeued {
+        Dequeued::Displaced(waiter) => waiter,
+        other => panic!("{other:?}"),
+    };
+    dispatcher.displaced().into_iter().map(waiter).collect()
+}
+
+/// Ends the request that is at the replica, after this many milliseconds, and returns the next one.
+fn end(dispatcher: &mut TestDispatcher, held: Granted<u32>, ms: u64, now: Instant) -> Option<(u64, Granted<u32>)> {
+    dispatcher.charge(held.charge, Some(Duration::from_millis(ms)));
+    let dequeued = dispatcher.settle(held.id, Outcome::Answered(Duration::from_millis(ms)), now);
+    dequeued.into_iter().next().map(|dequeued| match dequeued {
+        Dequeued::Granted(waiter, granted) => (waiter, granted),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn a_client_passes_the_long_queue_of_another_one() {
+    let now = start();
+    let mut dispatcher = dispatcher(vec![spec(1, 1)], now);
+    // The queue of clients without a name is there before the first one with a name.
+    let held = granted(dispatcher.enter(request(1), now, || 0));
+    for waiter in 1..5 {
+        assert_eq!(dispatcher.enter(request(1), now, || waiter), Admission::Queued(waiter));
+    }
+    assert_eq!(dispatcher.enter(of("b"), now, || 5), Admission::Queued(5));
+    let (first, held) = end(&mut dispatcher, held, 10, now).unwrap();
+    // The request at the replica was not charged, so the older one is first among equals.
+    assert_eq!((first, held.charge.is_some()), (1, true));
+    let (second, held) = end(&mut dispatcher, held, 10, now).unwrap();
+    assert_eq!(second, 5);
+    let (third, _) = end(&mut dispatcher, held, 10, now).unwrap();
+    assert_eq!(third, 2);
+}
+
+#[test]
+fn a_full_queue_gives_each_client_its_places() {
+    let now = start();
+    let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
+    for waiter in 0..8 {
+        assert_eq!(dispatcher.enter(of("a"), now, || waiter), Admission::Queued(waiter));
+    }
+    let full = QueueLimit { requests: 8, bytes: 8 };
+    assert_eq!(dispatcher.enter(of("a"), now, || 8), Admission::Full(full));
+    for (waiter, newest) in [(8, 7), (9, 6), (10, 5), (11, 4)] {
+        assert_eq!(dispatcher.enter(of("b"), now, || waiter), Admission::Queued(waiter));
+        assert_eq!(displaced(&mut dispatcher), [newest]);
+    }
+    assert_eq!(dispatcher.enter(of("a"), now, || 12), Admission::OverShare(full));
+    assert_eq!(dispatcher.enter(of("b"), now, || 12), Admission::OverShare(full));
+    assert_eq!((displaced(&mut dispatcher), dispatcher.queued()), (vec![], full));
+}
+
+#[test]
+fn a_long_body_within_a_share_displaces_as_many_requests_as_it_needs() {
+    let now = start();
+    let mut dispatcher: TestDispatcher = Dispatcher::new(LIMIT);
+    for waiter in 0..5 {
+        dispatcher.enter(DispatchRequest { bytes: 20, ..of("a") }, now, || waiter);
+    }
+    let long = |bytes| DispatchRequest { bytes, ..of("b") };
+    assert_eq!(dispatcher.enter(long(51), now, || 5), Admission::OverShare(QueueLimit { requests: 5, bytes: 100 }));
+    assert_eq!(dispatcher.enter(long(50), now, || 5), Admission::Queued(5));
+    assert_eq!(displaced(&mut dispatcher), [4, 3, 2]);
+    assert_eq!(dispatcher.queued(), QueueLimit { requests: 3, bytes: 90 });
+}
+
+proptest! {
+    #[test]
+    fn no_request_of_several_clients_is_lost_and_no_replica_rests(
+        steps in proptest::collection::vec((0_usize..6, 0_usize..50, 0_u64..50), 1..200),
+    ) {
+        let now = start();
+        let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 2)], now);
+        let (mut waiting, mut held) = (BTreeMap::new(), Vec::new());
+        for (step, index, ms) in steps {
+            let name = ["a", "b", "c"].get(step).copied();
+            match name {
+                Some(name) => {
+                    let waiter = dispatcher.next_sequence;
+                    match dispatcher.enter(of(name), now, || waiter) {
+                        Admission::Granted(granted) => held.push(granted),
+                        Admission::Queued(sequence) => drop(waiting.insert(sequence, name)),
+                        Admission::Full(_) | Admission::OverShare(_) => prop_assert_eq!(waiting.len(), LIMIT.requests),
+                        other => panic!("{other:?} with one gateway"),
+                    }
+                    for gone in displaced(&mut dispatcher) {
+                        prop_assert!(waiting.remove(&gone).is_some_and(|other| other != name));
+                    }
+                }
+                None if held.is_empty() => {}
+                None => {
+                    let ended = held.swap_remove(index % held.len());
+                    if let Some((waiter, granted)) = end(&mut dispatcher, ended, ms, now) {
+                        let name = waiting.remove(&waiter).unwrap();
+                        let earlier = waiting.iter().find(|(other, of)| **other < waiter && **of == name);
+                        prop_assert_eq!(earlier, None, "a client's request overtook an earlier one");
+                        held.push(granted);
+                    }
+                }
+            }
+            prop_assert!(held.len() == 3 || waiting.is_empty(), "a request waits while a replica is free");
+            prop_assert_eq!(dispatcher.queued().requests, waiting.len());
+        }
+    }
+}
