@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::issuer::IssuerSettings;
 use crate::operation::Operation;
 use crate::rule::Rule;
 
@@ -16,6 +17,9 @@ pub struct AccessDocument {
     /// Rules that allow requests, for all services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
+    /// Issuers of tokens that clients may send in place of keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub issuers: Vec<IssuerSettings>,
 }
 
 /// A stored API key: everything but its secret.

@@ -5,6 +5,7 @@
 
 mod caller;
 mod document;
+mod issuer;
 mod key;
 mod keys;
 mod operation;
@@ -16,6 +17,7 @@ mod service_id;
 
 pub use caller::Caller;
 pub use document::{AccessDocument, WrittenKey};
+pub use issuer::{IssuerKind, IssuerSettings};
 pub use key::{KeyDigest, KeyId, NewKey};
 pub use keys::{KeyError, Keys};
 pub use operation::{Operation, Operations};

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::caller::Caller;
 use crate::document::{AccessDocument, WrittenKey};
+use crate::issuer::IssuerSettings;
 use crate::key::{KeyDigest, KeyId};
 use crate::keys::Keys;
 use crate::operation::Operations;
@@ -23,6 +24,8 @@ pub struct Policy {
     pub keys: Keys,
     /// Rules of all files.
     pub rules: Rules,
+    /// All issuers of tokens, whose settings are not validated yet.
+    pub issuers: Vec<IssuerSettings>,
 }
 
 /// An error in an access file.
@@ -66,7 +69,7 @@ impl Policy {
     /// Every error of every file.
     pub fn of(documents: &[AccessDocument]) -> Result<Self, Vec<PolicyError>> {
         let (mut keys, mut names, mut errors) = (Keys::default(), Names::default(), Vec::new());
-        let mut rules = Vec::new();
+        let (mut rules, mut issuers) = (Vec::new(), Vec::new());
         for (document, content) in documents.iter().enumerate() {
             let mut report = |field: String, problem| errors.push(PolicyError { document, field, problem });
             for (at, written) in content.keys.iter().enumerate() {
@@ -80,8 +83,9 @@ impl Policy {
                 }
             }
             rules.extend(content.rules.iter().cloned());
+            issuers.extend(content.issuers.iter().cloned());
         }
-        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules) }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules), issuers }) } else { Err(errors) }
     }
 
     /// Iterates over the clients that keys and rules name; a name may occur more than once.

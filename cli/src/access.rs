@@ -39,12 +39,21 @@ impl AccessFiles {
         }
         // The fingerprints are taken before the content is read, so that a change in between is noticed.
         let at_start = fingerprints(files);
-        let policy = policy(files).map_err(CliError::Invalid)?;
-        Ok(Some(Self { control: AccessControl::new(policy), files: files.to_vec(), at_start }))
+        let mut policy = policy(files).map_err(CliError::Invalid)?;
+        let issuers = std::mem::take(&mut policy.issuers);
+        let control = AccessControl::new(policy);
+        control.trust(&issuers).map_err(|error| CliError::Invalid(vec![error.to_string()]))?;
+        Ok(Some(Self { control, files: files.to_vec(), at_start }))
+    }
+
+    /// Follows the files, and fetches the keys of issuers of tokens.
+    pub(crate) async fn follow(self) {
+        let control = Arc::clone(&self.control);
+        tokio::join!(control.fetch_keys(), self.follow_files());
     }
 
     /// Reads all files again whenever one changes. While one has errors, the last keys and rules stay in use.
-    pub(crate) async fn follow(self) {
+    async fn follow_files(self) {
         let mut seen = self.at_start;
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
@@ -55,7 +64,12 @@ impl AccessFiles {
             seen = now;
             let files = self.files.clone();
             let read = tokio::task::spawn_blocking(move || policy(&files)).await;
-            match read.unwrap_or_else(|error| Err(vec![error.to_string()])) {
+            let read = read.unwrap_or_else(|error| Err(vec![error.to_string()]));
+            let trusted = read.and_then(|policy| match self.control.trust(&policy.issuers) {
+                Ok(()) => Ok(policy),
+                Err(error) => Err(vec![error.to_string()]),
+            });
+            match trusted {
                 Ok(policy) => {
                     tracing::info!(keys = policy.keys.len(), "the new access files are in use");
                     self.control.replace(policy);

@@ -107,12 +107,14 @@ fn read(file: &Path) -> Result<Vec<WrittenKey>, CliError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Ok(_) | Err(_) => {}
     }
-    let AccessDocument { keys, rules } = access::document(file).map_err(CliError::Invalid)?.value;
-    if rules.is_empty() {
+    let AccessDocument { keys, rules, issuers } = access::document(file).map_err(CliError::Invalid)?.value;
+    if rules.is_empty() && issuers.is_empty() {
         return Ok(keys);
     }
-    let message =
-        format!("{} has rules, and `weir key` would lose their comments: use a file for keys alone", file.display());
+    let message = format!(
+        "{} has rules or issuers, and `weir key` would lose their comments: use a file for keys alone",
+        file.display()
+    );
     Err(CliError::Usage(message))
 }
 
@@ -179,7 +181,7 @@ mod tests {
         assert_eq!(keys.iter().map(|key| &*key.client).collect::<Vec<_>>(), ["team-a", "system:serviceaccount:a:b"]);
         assert_eq!(keys[0].expires.as_deref(), Some("2999-01-31T00:00:00Z"));
         assert_eq!((&keys[0].scopes[..], &*keys[0].roles[0]), (&[Operation::Infer][..], "a: b"));
-        let document = AccessDocument { keys: keys.clone(), rules: Vec::new() };
+        let document = AccessDocument { keys: keys.clone(), ..AccessDocument::default() };
         assert_eq!(Policy::of(&[document]).unwrap().keys.len(), 2);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let revoke_args = |id: &str| RevokeKeyArgs { file: file.clone(), id: id.to_owned() };

@@ -17,24 +17,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use weir_access::Policy;
+use http::HeaderMap;
+use weir_access::{Caller, IssuerSettings, Operations, Policy, is_client_name};
+use weir_tokens::{Issuers, SettingsError, TokenError};
 
 use audit::Audit;
+use credentials::AuthError;
 pub(crate) use guard::{Choice, Guard, Opened};
 
 /// Keys and rules of a gateway with access control. They can be replaced while it serves.
 pub struct AccessControl {
     policy: ArcSwap<Policy>,
+    issuers: Issuers,
     failed_reloads: AtomicU64,
     pub(crate) audit: Audit,
 }
 
 impl AccessControl {
-    /// Creates access control by these keys and rules.
+    /// Creates access control by these keys and rules. No token is accepted before [`Self::trust`].
     #[must_use]
     pub fn new(policy: Policy) -> Arc<Self> {
         Arc::new(Self {
             policy: ArcSwap::from_pointee(policy),
+            issuers: Issuers::default(),
             failed_reloads: AtomicU64::new(0),
             audit: Audit::default(),
         })
@@ -43,6 +48,34 @@ impl AccessControl {
     /// Replaces the keys and rules. Requests that arrive from now on are checked by the new ones.
     pub fn replace(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
+    }
+
+    /// Replaces the issuers whose tokens are accepted. Issuers whose settings stay the same keep their keys.
+    ///
+    /// # Errors
+    /// [`SettingsError`] if settings are wrong. The former issuers then stay.
+    pub fn trust(&self, issuers: &[IssuerSettings]) -> Result<(), SettingsError> {
+        self.issuers.apply(issuers)
+    }
+
+    /// Fetches the keys of issuers, until the future is dropped. Without this, no token is accepted.
+    pub async fn fetch_keys(&self) {
+        self.issuers.run(std::future::pending()).await;
+    }
+
+    /// Returns the token of a request with these headers; `None` for an API key, and if no issuer is trusted.
+    fn token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        if self.issuers.is_empty() { None } else { credentials::token(headers) }
+    }
+
+    /// Returns the client of a token, at `now` in seconds since 1970. Waits for the issuer's keys if necessary.
+    async fn client_of_token(&self, token: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
+        let identity = self.issuers.authenticate(token, now).await.map_err(AuthError::Token)?;
+        if !is_client_name(&identity.client) {
+            return Err(AuthError::Token(TokenError::Claim("sub".to_owned())));
+        }
+        let (client, roles) = (Arc::clone(&identity.client), identity.roles.clone());
+        Ok(Arc::new(Caller::named(client, roles, Operations::ALL)))
     }
 
     /// Counts a change of the access files that could not be read, so that the last keys and rules stay in use.

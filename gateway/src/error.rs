@@ -141,6 +141,9 @@ pub(crate) enum GatewayError {
          annotate the service with weir.dev/control-routes: \"true\""
     )]
     ControlClosed { call: String, service: String },
+    /// A token whose issuer did not give its keys.
+    #[error("the keys of the token's issuer cannot be fetched: try again")]
+    IssuerAway,
     /// A request that access control refuses.
     #[error("{0}")]
     Refused(Box<Refused>),
@@ -248,6 +251,7 @@ impl Coded for GatewayError {
             | Self::Gone(_)
             | Self::Lost { .. }
             | Self::NotOwner(_)
+            | Self::IssuerAway
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } | Self::Handshake => Code::InvalidArgument,

@@ -19,8 +19,12 @@ fn every_error_of_every_file_is_reported() {
     let nameless = WrittenKey { client: "a b".to_owned(), ..key("0000000000000002") };
     let short = WrittenKey { sha256: "00".to_owned(), ..key("0000000000000003") };
     let rule = Rule { clients: vec!["a".to_owned()], services: vec!["digits".to_owned()], ..Rule::default() };
-    let first = AccessDocument { keys: vec![good.clone(), key("x"), expired], rules: Vec::new() };
-    let second = AccessDocument { keys: vec![nameless, short, good], rules: vec![rule, Rule::default()] };
+    let first = AccessDocument { keys: vec![good.clone(), key("x"), expired], ..AccessDocument::default() };
+    let second = AccessDocument {
+        keys: vec![nameless, short, good],
+        rules: vec![rule, Rule::default()],
+        ..AccessDocument::default()
+    };
     let errors = Policy::of(&[first, second]).unwrap_err();
     let found: Vec<_> = errors.iter().map(|error| (error.document, &*error.field, error.problem)).collect();
     let expected = [
@@ -38,8 +42,8 @@ fn every_error_of_every_file_is_reported() {
 #[test]
 fn files_add_up() {
     let rule = Rule { anyone: true, services: vec!["*".to_owned()], ..Rule::default() };
-    let keys = AccessDocument { keys: vec![key("0000000000000001")], rules: Vec::new() };
-    let rules = AccessDocument { keys: Vec::new(), rules: vec![rule] };
+    let keys = AccessDocument { keys: vec![key("0000000000000001")], ..AccessDocument::default() };
+    let rules = AccessDocument { rules: vec![rule], ..AccessDocument::default() };
     let policy = Policy::of(&[keys, rules]).unwrap();
     assert_eq!(policy.keys.len(), 1);
     assert!(policy.rules.admit_anyone());

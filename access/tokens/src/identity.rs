@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
+use weir_access::IssuerKind;
 
 use crate::claim_path::ClaimPath;
 use crate::error::TokenError;
@@ -42,18 +42,6 @@ impl TokenIdentity {
     pub fn is_expired(&self, now: u64) -> bool {
         now >= self.expires.saturating_add(LEEWAY_SECONDS)
     }
-}
-
-/// Kind of an issuer, by which claims become a name and roles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum IssuerKind {
-    /// An OpenID issuer. The configured claims have the client's name and roles.
-    #[default]
-    OpenId,
-    /// A Kubernetes API server. The client is `system:serviceaccount:NAMESPACE:NAME`, and has the role
-    /// `namespace:NAMESPACE`.
-    Kubernetes,
 }
 
 /// Rules for the tokens of one issuer.

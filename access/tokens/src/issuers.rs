@@ -12,14 +12,15 @@ use arc_swap::ArcSwap;
 use futures_util::future::{Either, join_all, pending, select};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use weir_access::IssuerSettings;
 
 use crate::cache::{VerifiedTokens, hash};
 use crate::error::{SettingsError, TokenError};
 use crate::identity::TokenIdentity;
-use crate::settings::{IssuerPlan, IssuerSettings};
+use crate::settings::IssuerPlan;
 use crate::token::{MAX_TOKEN_BYTES, UnverifiedToken};
 use crate::verify::verify_parsed;
-use issuer::{Issuer, Tokens};
+use issuer::{Fetch, Issuer, Tokens};
 
 /// Maximum number of issuers.
 const MAX_ISSUERS: usize = 32;
@@ -115,28 +116,38 @@ impl Issuers {
     /// [`TokenError`] with the first reason against the token.
     pub async fn authenticate(&self, token: &str, now: u64) -> Result<Arc<TokenIdentity>, TokenError> {
         match self.check(token, now) {
-            Err(error) if error.depends_on_keys() => {
-                // Boxed, so that the future of a request whose token is known stays small.
-                Box::pin(self.wait_for_keys(token)).await;
-                self.check(token, now)
-            }
+            // Boxed, so that the future of a request whose token is known stays small.
+            Err(error) if error.depends_on_keys() => Box::pin(self.check_with_new_keys(token, now, error)).await,
             result => result,
         }
     }
 
-    /// Waits until the keys of the token's issuer were fetched.
-    async fn wait_for_keys(&self, token: &str) {
+    /// Verifies a token whose key was not known, once the fetch that goes on has ended, and then after another one.
+    async fn check_with_new_keys(
+        &self,
+        token: &str,
+        now: u64,
+        mut error: TokenError,
+    ) -> Result<Arc<TokenIdentity>, TokenError> {
         let Some(_place) = WaitingPlace::new(&self.waiting) else {
-            return;
+            return Err(error);
         };
+        for _ in 0..2 {
+            let fetch = self.wait_for_keys(token).await;
+            match self.check(token, now) {
+                Err(other) if other.depends_on_keys() && fetch == Some(Fetch::Joined) => error = other,
+                result => return result,
+            }
+        }
+        Err(error)
+    }
+
+    /// Waits until the keys of the token's issuer were fetched; `None` if that takes too long.
+    async fn wait_for_keys(&self, token: &str) -> Option<Fetch> {
         let issuers = self.issuers.load_full();
         let parsed = UnverifiedToken::parse(token);
-        let Some(issuer) = parsed.as_ref().ok().and_then(|token| find(&issuers, token.issuer().ok()?)) else {
-            return;
-        };
-        let issuer = Arc::clone(issuer.0);
-        // The result is that of the check which follows.
-        let _ = timeout(MAX_WAIT, issuer.fetched_anew()).await;
+        let (issuer, _) = find(&issuers, parsed.as_ref().ok()?.issuer().ok()?)?;
+        timeout(MAX_WAIT, issuer.fetched()).await.ok()
     }
 }
 
@@ -176,7 +187,7 @@ fn plans(settings: &[IssuerSettings]) -> Result<Vec<IssuerPlan>, SettingsError> 
     }
     let mut plans: Vec<IssuerPlan> = Vec::new();
     for (index, settings) in settings.iter().enumerate() {
-        let plan = settings.plan(index + 1)?;
+        let plan = IssuerPlan::of(settings, index + 1)?;
         plans.iter().try_for_each(|other| check_difference(other, &plan))?;
         plans.push(plan);
     }

@@ -32,9 +32,9 @@ mod verify;
 
 pub use claim_path::ClaimPath;
 pub use error::{KeySetError, SettingsError, TokenError};
-pub use identity::{IssuerConfig, IssuerKind, LEEWAY_SECONDS, TokenIdentity};
+pub use identity::{IssuerConfig, LEEWAY_SECONDS, TokenIdentity};
 pub use issuers::Issuers;
 pub use key_set::KeySet;
-pub use settings::IssuerSettings;
 pub use token::MAX_TOKEN_BYTES;
 pub use verify::verify;
+pub use weir_access::{IssuerKind, IssuerSettings};

@@ -11,9 +11,10 @@ use ring::signature::{
     RSA_PSS_SHA512, RsaEncoding, RsaKeyPair, RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
+use weir_access::IssuerKind;
 
 use crate::claim_path::ClaimPath;
-use crate::identity::{IssuerConfig, IssuerKind};
+use crate::identity::IssuerConfig;
 use crate::key_set::KeySet;
 pub(crate) use server::IssuerServer;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use weir_access::{Caller, KeyError, Policy};
 use weir_serve::header_names;
+use weir_tokens::TokenError;
 
 /// Header of a key beside `Authorization`, as many gateways of models have it.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -20,6 +21,9 @@ pub(crate) enum AuthError {
     /// The API key is invalid.
     #[error("{0}")]
     Key(KeyError),
+    /// The token is refused.
+    #[error("{0}")]
+    Token(TokenError),
     /// Two keys, of which proxies and the gateway could choose different ones.
     #[error("it has several keys")]
     Several,
@@ -36,6 +40,13 @@ pub(super) fn caller(policy: &Policy, headers: &HeaderMap, now: u64) -> Result<A
         None => Ok(Arc::new(Caller::anonymous())),
         Some(text) => policy.keys.caller(text, now).cloned().map_err(AuthError::Key),
     }
+}
+
+/// Returns the request's only key or token if it has the form of a JWT: three parts with dots between them, which no API
+/// key has.
+pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+    let text = credential(headers).ok()??;
+    (text.bytes().filter(|byte| *byte == b'.').count() == 2).then_some(text)
 }
 
 /// Removes the headers in which keys and tokens come.

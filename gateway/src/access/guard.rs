@@ -8,6 +8,7 @@ use http::request::Parts;
 use weir_access::{Caller, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
 use weir_serve::header_names;
+use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError};
 use super::{AccessControl, operation};
@@ -43,7 +44,7 @@ impl<'a> Guard<'a> {
     /// Identifies the sender of a request from the address `from`. With access control, removes the headers with keys,
     /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed such
     /// a header of a client before.
-    pub(crate) fn new(control: Option<&'a AccessControl>, parts: &mut Parts, from: Option<IpAddr>) -> Self {
+    pub(crate) async fn new(control: Option<&'a AccessControl>, parts: &mut Parts, from: Option<IpAddr>) -> Self {
         let Some(control) = control else {
             return Self { check: None };
         };
@@ -53,7 +54,11 @@ impl<'a> Guard<'a> {
         } else if parts.extensions.get::<PortHost>().is_some() {
             Sender::OwnPort
         } else {
-            Sender::Client(credentials::caller(&policy, &parts.headers, seconds_since_1970()))
+            let now = seconds_since_1970();
+            Sender::Client(match control.token(&parts.headers) {
+                Some(token) => control.client_of_token(token, now).await,
+                None => credentials::caller(&policy, &parts.headers, now),
+            })
         };
         credentials::remove_credentials(&mut parts.headers);
         if let Sender::Client(Ok(caller)) = &sender
@@ -227,7 +232,10 @@ fn refuse(caller: &Caller, route: Option<&Route>, operation: &'static str) -> Ga
 fn refuse_key(route: Option<&Route>, operation: &'static str, error: &AuthError) -> GatewayError {
     let client = match error {
         AuthError::Key(KeyError::Expired(caller)) => caller.client().cloned(),
-        AuthError::Key(KeyError::Malformed | KeyError::Unknown | KeyError::WrongSecret) | AuthError::Several => None,
+        AuthError::Token(TokenError::KeysUnavailable) => return GatewayError::IssuerAway,
+        AuthError::Key(KeyError::Malformed | KeyError::Unknown | KeyError::WrongSecret)
+        | AuthError::Token(_)
+        | AuthError::Several => None,
     };
     GatewayError::Refused(Box::new(Refused {
         refusal: Refusal::InvalidCredential,

@@ -24,20 +24,13 @@ use smallvec::SmallVec;
 
 use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::partition::{GatewaySet, Ownership};
+use crate::queue::queue_limit::QueueLimit;
 use crate::queue::shares::{Charge, ClientShare, Shares};
 use crate::queue::verdict::Outcome;
 use endpoint::Endpoint;
 pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState};
 pub(crate) use handover::HANDOVER;
 use handover::{Allocation, Handover};
-
-/// Limit of a queue, or its current content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueLimit {
-    pub(crate) requests: usize,
-    /// Bytes of the requests' bodies together.
-    pub(crate) bytes: usize,
-}
 
 /// Request for a credit of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Clients are served by start-time fair queueing (Goyal, Vin and Cheng, 1996). Each client has a tag, which grows by the
 //! time that replicas spend on its requests, divided by its weight. The waiting client with the smallest tag is served
-//! next, and a client that was idle begins at the current virtual time, so that nobody saves up. The cost of a request is
+//! next, and a client that was idle begins at the current virtual time, so that no client saves up. The cost of a request is
 //! known at its end; until then the client's mean stands for it. One client that sends ten times its share therefore
 //! delays another one by at most the request that is being served.
 
@@ -12,7 +12,7 @@ use std::num::NonZeroU16;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::dispatcher::QueueLimit;
+use super::queue_limit::QueueLimit;
 
 /// Identity of a client in queues: a hash of its name, with a key of this process, so that no client can choose a name
 /// with another one's hash.

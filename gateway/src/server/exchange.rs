@@ -26,7 +26,7 @@ pub(super) async fn respond(
     let arrived = now();
     let (mut parts, body) = request.into_parts();
     trusted_headers::remove_untrusted(&mut parts.headers, from, &proxy.context);
-    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, from);
+    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, from).await;
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);

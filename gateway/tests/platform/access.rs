@@ -2,6 +2,8 @@
 //! says; and what a replica learns of the client.
 
 mod matrix;
+mod shares;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +53,7 @@ fn rule(client: &str, services: &[&str], operations: &[Operation]) -> Rule {
 }
 
 fn policy(keys: Vec<WrittenKey>, rules: Vec<Rule>) -> Policy {
-    Policy::of(&[AccessDocument { keys, rules }]).unwrap()
+    Policy::of(&[AccessDocument { keys, rules, ..AccessDocument::default() }]).unwrap()
 }
 
 /// A gateway with access control in front of one service with a replica, whose control calls are open.

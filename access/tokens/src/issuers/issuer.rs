@@ -46,6 +46,15 @@ pub(super) enum Tokens {
     OtherIssuer,
 }
 
+/// Fetch for which a request has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetch {
+    /// The fetch had begun before, so that the server may have answered before it published a new key.
+    Joined,
+    /// The request has asked for the fetch.
+    Asked,
+}
+
 impl Issuer {
     pub(super) fn new(plan: IssuerPlan) -> Self {
         Self {
@@ -68,13 +77,19 @@ impl Issuer {
         }
     }
 
-    /// Asks for a fetch, and waits until one that starts after this call has ended.
-    pub(super) async fn fetched_anew(&self) {
-        let next = self.history.lock().started + 1;
+    /// Waits until the fetch that goes on has ended, or asks for one.
+    pub(super) async fn fetched(&self) -> Fetch {
+        let started = self.history.lock().started;
         let mut ended = self.ended.subscribe();
-        self.asked.notify_one();
+        let (fetch, number) = if *ended.borrow() < started {
+            (Fetch::Joined, started)
+        } else {
+            self.asked.notify_one();
+            (Fetch::Asked, started + 1)
+        };
         // The sender lives as long as the issuer.
-        let _ = ended.wait_for(|ended| *ended >= next).await;
+        let _ = ended.wait_for(|ended| *ended >= number).await;
+        fetch
     }
 
     /// Fetches the keys again and again.

@@ -43,7 +43,7 @@ fn settings(server: &IssuerServer) -> IssuerSettings {
 fn plan(settings: &IssuerSettings, refresh: u64, stale: u64, apart: u64) -> IssuerPlan {
     let ms = Duration::from_millis;
     let timing = Timing { refresh: ms(refresh), stale: ms(stale), apart: ms(apart) };
-    IssuerPlan { timing, ..settings.plan(1).unwrap() }
+    IssuerPlan { timing, ..IssuerPlan::of(settings, 1).unwrap() }
 }
 
 fn token(server: &IssuerServer, signer: &Signer) -> String {
@@ -170,7 +170,7 @@ async fn an_answer_that_is_wrong_gives_no_keys() {
     assert!(failed().await.ends_with("names another issuer"));
     server.set_named("https://169.254.169.254/keys", &server.url);
     assert!(failed().await.starts_with("its jwks_uri is of another server"));
-    let untrusted = IssuerSettings { ca_file: None, ..settings(&server) }.plan(1).unwrap();
+    let untrusted = IssuerPlan::of(&IssuerSettings { ca_file: None, ..settings(&server) }, 1).unwrap();
     assert!(crate::fetch::fetch(&untrusted).await.unwrap_err().contains("certificate"));
 }
 

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use weir_access::IssuerKind;
 
 use super::*;
 use crate::claim_path::ClaimPath;
-use crate::identity::IssuerKind;
 use crate::testing::{NOW, Signer, claims, claims_with, config, encoded, key_set};
 use crate::token::MAX_TOKEN_BYTES;
 

@@ -1,5 +1,5 @@
-//! Order and places of queued requests of several clients. As long as no client has a name, requests are served first
-//! come, first served, and nothing is computed for it.
+//! Order and places of queued requests of several clients. Without a client that has a name, requests are served first
+//! come, first served, and no shares are kept.
 
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::{Dispatcher, EndpointId, Ownership, QueueLimit};
+use super::{Dispatcher, EndpointId, Ownership};
+use crate::queue::queue_limit::QueueLimit;
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// Returns the limit of queued requests.
