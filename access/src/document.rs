@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::issuer::IssuerSettings;
+use crate::limits::ClientLimits;
 use crate::operation::Operation;
 use crate::rule::Rule;
 
@@ -20,6 +21,9 @@ pub struct AccessDocument {
     /// Issuers of tokens that clients may send in place of keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issuers: Vec<IssuerSettings>,
+    /// Limits and weights of clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ClientLimits>,
 }
 
 /// A stored API key: everything but its secret.

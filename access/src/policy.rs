@@ -13,6 +13,7 @@ use crate::document::{AccessDocument, WrittenKey};
 use crate::issuer::IssuerSettings;
 use crate::key::{KeyDigest, KeyId};
 use crate::keys::Keys;
+use crate::limits::{ClientLimits, MAX_LIMITS};
 use crate::operation::Operations;
 use crate::rule::{RuleError, below};
 use crate::rules::Rules;
@@ -26,6 +27,8 @@ pub struct Policy {
     pub rules: Rules,
     /// All issuers of tokens, whose settings are not validated yet.
     pub issuers: Vec<IssuerSettings>,
+    /// Limits of all clients; the first that name a client are its own.
+    pub limits: Vec<ClientLimits>,
 }
 
 /// An error in an access file.
@@ -57,6 +60,12 @@ pub enum Problem {
     /// A time that is not written as in RFC 3339.
     #[error("expected a time such as 2027-01-31T00:00:00Z")]
     Time,
+    /// Limits that name no client, or name one by an invalid pattern.
+    #[error("limits name clients by 1 to 253 characters, with `*` only at the end")]
+    LimitClients,
+    /// More limits than each request can be compared with.
+    #[error("more than {} limits", crate::limits::MAX_LIMITS)]
+    TooManyLimits,
     /// An error in a rule.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -69,7 +78,7 @@ impl Policy {
     /// Every error of every file.
     pub fn of(documents: &[AccessDocument]) -> Result<Self, Vec<PolicyError>> {
         let (mut keys, mut names, mut errors) = (Keys::default(), Names::default(), Vec::new());
-        let (mut rules, mut issuers) = (Vec::new(), Vec::new());
+        let (mut rules, mut issuers, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (document, content) in documents.iter().enumerate() {
             let mut report = |field: String, problem| errors.push(PolicyError { document, field, problem });
             for (at, written) in content.keys.iter().enumerate() {
@@ -82,10 +91,24 @@ impl Policy {
                     report(below(&format!("rules[{at}]"), &field), error.into());
                 }
             }
+            for (at, one) in content.limits.iter().enumerate() {
+                if limits.len() + at >= MAX_LIMITS {
+                    report(format!("limits[{at}]"), Problem::TooManyLimits);
+                } else if !one.has_valid_clients() {
+                    report(format!("limits[{at}].clients"), Problem::LimitClients);
+                }
+            }
+            limits.extend(content.limits.iter().cloned());
             rules.extend(content.rules.iter().cloned());
             issuers.extend(content.issuers.iter().cloned());
         }
-        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules), issuers }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules), issuers, limits }) } else { Err(errors) }
+    }
+
+    /// Returns the limits of a client; `None` for a client that no limits name.
+    #[must_use]
+    pub fn limits_of(&self, client: &str) -> Option<&ClientLimits> {
+        self.limits.iter().find(|limits| limits.names(client))
     }
 
     /// Iterates over the clients that keys and rules name; a name may occur more than once.

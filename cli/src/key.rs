@@ -107,12 +107,12 @@ fn read(file: &Path) -> Result<Vec<WrittenKey>, CliError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Ok(_) | Err(_) => {}
     }
-    let AccessDocument { keys, rules, issuers } = access::document(file).map_err(CliError::Invalid)?.value;
-    if rules.is_empty() && issuers.is_empty() {
+    let AccessDocument { keys, rules, issuers, limits } = access::document(file).map_err(CliError::Invalid)?.value;
+    if rules.is_empty() && issuers.is_empty() && limits.is_empty() {
         return Ok(keys);
     }
     let message = format!(
-        "{} has rules or issuers, and `weir key` would lose their comments: use a file for keys alone",
+        "{} has rules, issuers or limits, and `weir key` would lose their comments: use a file for keys alone",
         file.display()
     );
     Err(CliError::Usage(message))
@@ -198,7 +198,7 @@ mod tests {
         let file = folder.path().join("access.yaml");
         let text = "rules:\n- clients: [a] # ours\n  services: ['*']\n";
         fs::write(&file, text).unwrap();
-        assert!(create(&create_args(&file, "a")).unwrap_err().to_string().contains("has rules"));
+        assert!(create(&create_args(&file, "a")).unwrap_err().to_string().contains("has rules, issuers or limits"));
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
 }

@@ -11,6 +11,7 @@ mod audit;
 mod credentials;
 mod guard;
 mod operation;
+mod rates;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,11 +25,13 @@ use weir_tokens::{Issuers, SettingsError, TokenError};
 use audit::Audit;
 use credentials::AuthError;
 pub(crate) use guard::{Choice, Guard, Opened};
+use rates::Rates;
 
 /// Keys and rules of a gateway with access control. They can be replaced while it serves.
 pub struct AccessControl {
     policy: ArcSwap<Policy>,
     issuers: Issuers,
+    rates: Rates,
     failed_reloads: AtomicU64,
     pub(crate) audit: Audit,
 }
@@ -40,6 +43,7 @@ impl AccessControl {
         Arc::new(Self {
             policy: ArcSwap::from_pointee(policy),
             issuers: Issuers::default(),
+            rates: Rates::default(),
             failed_reloads: AtomicU64::new(0),
             audit: Audit::default(),
         })

@@ -218,12 +218,15 @@ impl fmt::Display for Refused {
 pub(crate) enum ClientLimit {
     /// The client's share of the places of a full queue.
     QueueShare,
+    /// The client's requests per minute.
+    Rate,
 }
 
 impl ClientLimit {
     /// Returns the name of the limit with its state, as a sentence without its end.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
+            Self::Rate => "the client has used up its limit requestsPerMinute",
             Self::QueueShare => "the queue is full, and the client has more than its share of it",
         }
     }

@@ -1,3 +1,5 @@
+use std::num::NonZeroU16;
+
 use super::*;
 use crate::rule::Rule;
 
@@ -48,4 +50,21 @@ fn files_add_up() {
     assert_eq!(policy.keys.len(), 1);
     assert!(policy.rules.admit_anyone());
     assert_eq!(policy.client_names().collect::<Vec<_>>(), ["team-a"]);
+}
+
+#[test]
+fn wrong_limits_are_reported_and_the_first_that_name_a_client_count() {
+    let limits = |clients: &[&str], weight| ClientLimits {
+        clients: clients.iter().map(|name| (*name).to_owned()).collect(),
+        weight: NonZeroU16::new(weight),
+        ..ClientLimits::default()
+    };
+    let of = |limits| Policy::of(&[AccessDocument { limits, ..AccessDocument::default() }]);
+    let policy = of(vec![limits(&["a"], 3), limits(&["a", "b*"], 2)]).unwrap();
+    let weight = |name| policy.limits_of(name).and_then(|limits| limits.weight).map(NonZeroU16::get);
+    assert_eq!([weight("a"), weight("b1"), weight("c")], [Some(3), Some(2), None]);
+    let errors = of(vec![limits(&[], 1), limits(&["*a"], 1)]).unwrap_err();
+    let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["limits[0].clients", "limits[1].clients"]);
+    assert_eq!(of(vec![limits(&["a"], 1); 257]).unwrap_err()[0].problem, Problem::TooManyLimits);
 }

@@ -1,22 +1,24 @@
 //! The check of one request.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use http::HeaderValue;
 use http::request::Parts;
-use weir_access::{Caller, KeyError, Operation, Policy, ServiceId, Verdict};
+use http::{HeaderMap, HeaderValue};
+use weir_access::{Caller, ClientLimits, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
 use weir_serve::header_names;
 use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError};
 use super::{AccessControl, operation};
-use crate::clock::seconds_since_1970;
-use crate::error::{GatewayError, Refusal, Refused};
+use crate::clock::{now, seconds_since_1970};
+use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::headers;
 use crate::port::PortHost;
 use crate::protocol::Protocol;
+use crate::queue::{ClientId, ClientShare};
 
 /// The check of one request, which knows its sender.
 pub(crate) struct Guard<'a> {
@@ -66,6 +68,9 @@ impl<'a> Guard<'a> {
         {
             parts.headers.insert(headers::CLIENT, name);
         }
+        if let Some(share) = share(&policy, &parts.headers) {
+            parts.extensions.insert(share);
+        }
         Self { check: Some(Check { control, policy, sender, from }) }
     }
 
@@ -91,7 +96,10 @@ impl<'a> Guard<'a> {
         let is_pinned = choice.is_tagged
             || header_names::has(&parts.headers, &headers::REVISION)
             || header_names::has(&parts.headers, &headers::TAG);
-        if is_pinned { check.may(route, Operation::Pin, |_| false) } else { Ok(()) }
+        if is_pinned {
+            check.may(route, Operation::Pin, |_| false)?;
+        }
+        check.spend()
     }
 
     /// Checks that the sender may do this operation at a service.
@@ -183,6 +191,21 @@ pub(crate) enum Opened {
 }
 
 impl Check<'_> {
+    /// Counts a request that the rules allow against the rate of its client.
+    fn spend(&self) -> Result<(), GatewayError> {
+        let Sender::Client(Ok(caller)) = &self.sender else {
+            return Ok(());
+        };
+        let Some(client) = caller.client() else {
+            return Ok(());
+        };
+        let Some(rate) = self.policy.limits_of(client).and_then(ClientLimits::rate) else {
+            return Ok(());
+        };
+        let taken = self.control.rates.take(client, rate, now());
+        taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })
+    }
+
     fn may(&self, route: &Route, operation: Operation, is_own: impl Fn(IpAddr) -> bool) -> Result<(), GatewayError> {
         let caller = match &self.sender {
             Sender::Gateway | Sender::OwnPort => return Ok(()),
@@ -210,6 +233,13 @@ impl Check<'_> {
         let service = ServiceId { namespace: route.service.namespace(), name: route.service.name() };
         self.policy.rules.decide(&route.access, caller, service, operation)
     }
+}
+
+/// Returns the share of the client that the header names, with the weight of its limits; `None` without a name.
+fn share(policy: &Policy, head: &HeaderMap) -> Option<ClientShare> {
+    let name = head.get(headers::CLIENT)?.to_str().ok()?;
+    let weight = policy.limits_of(name).and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN);
+    Some(ClientShare { client: ClientId::of(name), weight })
 }
 
 /// Returns the refusal of a caller without a key, or of a client that no rule allows the request.

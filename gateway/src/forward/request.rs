@@ -59,7 +59,7 @@ impl ProxyRequest {
         let upgrade = Upgrade::of(parts);
         let mut headers = std::mem::take(&mut parts.headers);
         let origin = if header_names::has(&headers, &headers::HOP) { Origin::Gateway } else { Origin::Client };
-        let share = share(&headers);
+        let share = parts.extensions.remove::<ClientShare>().unwrap_or_else(|| share(&headers));
         headers::strip(&mut headers);
         let authority = match protocol {
             Protocol::Http => {
@@ -169,7 +169,8 @@ impl ProxyRequest {
             activation: self.activation,
             arrival: Arrival::Counted,
             origin: Origin::Client,
-            share: ClientShare::ANONYMOUS,
+            // A batch has requests of one client only, because their headers are equal.
+            share: self.share,
             method: self.method.clone(),
             authority: self.authority.clone(),
             whole: self.whole.clone(),

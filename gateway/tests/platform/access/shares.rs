@@ -1,10 +1,12 @@
 //! Shares of a queue: a client that sends more than others displaces its own requests.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
+use weir_access::ClientLimits;
 
 use super::*;
 use crate::world::until;
@@ -75,4 +77,39 @@ async fn an_aggressor_takes_no_place_and_no_turn_of_a_client_within_its_share() 
     let order: Vec<&[u8]> = heads.iter().map(|head| head.headers["weir-client"].as_bytes()).collect();
     // The request of the aggressor has cost more, so the other client is next, before all that came earlier.
     assert_eq!(order[1], b"other", "{order:?}");
+}
+
+/// Requests above the rate are refused before anything is done for them, and other clients have a rate of their own.
+#[tokio::test]
+async fn a_client_above_its_rate_is_refused_with_the_limits_name() {
+    let limits = |name: &str, burst| ClientLimits {
+        clients: vec![name.to_owned()],
+        requests_per_minute: NonZeroU32::new(1),
+        burst: NonZeroU32::new(burst),
+        ..ClientLimits::default()
+    };
+    let document = AccessDocument {
+        keys: vec![written(1, "partner-a"), written(2, "partner-b"), written(3, "team")],
+        rules: vec![rule("*", &["*"], &[])],
+        limits: vec![limits("partner-*", 2), limits("team", 4)],
+        ..AccessDocument::default()
+    };
+    let guarded = Guarded::new(Scope::Local, Policy::of(&[document]).unwrap()).await;
+    for (number, burst) in [(1, 2), (2, 2), (3, 4)] {
+        for _ in 0..burst {
+            assert_eq!(guarded.infer(Some(&key(number).text)).await.status, StatusCode::OK);
+        }
+        let refused = guarded.infer(Some(&key(number).text)).await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.text().contains("limit requestsPerMinute"), "{}", refused.text());
+        let seconds: u32 = refused.header("retry-after").parse().unwrap();
+        assert!((1..=60).contains(&seconds), "{seconds}");
+    }
+    assert_eq!(guarded.replica.requests(), 8);
+    let framed = Bytes::from_static(&[0, 0, 0, 0, 0]);
+    let call = grpc::call(HOST, "/inference.GRPCInferenceService/ModelInfer", Full::new(framed));
+    let mut client = connect_h2(guarded.world.address()).await;
+    let call = with(call, "x-api-key", &key(1).text);
+    let ended = grpc::ended(client.send_request(call).await.unwrap()).await;
+    assert_eq!(grpc::status(&ended).0, "8");
 }
