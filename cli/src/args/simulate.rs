@@ -21,8 +21,8 @@ Examples:
     weir simulate requests.csv --batch-time 400ms+100ms/request --cold-start 60s \\
       --policy weir,kpa-tuned,keda,fixed=5 --svg day.svg
 
-  An engine that generates text: 336 tokens on average, of log-normal length, up to 64 answers at once:
-    weir simulate --wave sine:1..20:30m --for 2h --token-time 8ms+100us/request --tokens 336 \
+  An engine of 64 answers at once: 336 tokens on average, log-normal:
+    weir simulate --wave sine:1..20:30m --for 2h --token-time 8ms+100us/request --tokens 336 \\
       --lengths lognormal:1 --concurrency 64 --cold-start 90s
 
   A declared service with measured batch times, under traffic that comes and goes:
