@@ -19,6 +19,9 @@ use crate::output::print;
 /// Least time between two updates, so that announcements are printed together.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Option of `curl` that sends the key of the variable which `weir infer` reads as well.
+const KEY_OPTION: &str = " -H \"Authorization: Bearer $WEIR_API_KEY\"";
+
 /// Folder beside a manifest that may hold example requests.
 const INPUTS: &str = "inputs";
 
@@ -28,12 +31,18 @@ pub(super) struct Port {
     authority: String,
     /// Certificate file of the port; `None` if the port is not encrypted.
     certificate: Option<PathBuf>,
+    /// Option of `curl` with a key; empty if the port asks for none.
+    key_option: &'static str,
 }
 
 impl Port {
     pub(super) fn of(ports: &Ports) -> Self {
         let tls = ports.tls.as_ref();
-        Self { authority: authority(ports.serving_at), certificate: tls.map(|tls| tls.pair.certificate().to_owned()) }
+        Self {
+            authority: authority(ports.serving_at),
+            certificate: tls.map(|tls| tls.pair.certificate().to_owned()),
+            key_option: if ports.access.is_some() { KEY_OPTION } else { "" },
+        }
     }
 }
 
@@ -89,9 +98,10 @@ fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> Strin
 fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
     let url = format!("{}{}", word(&port.authority), path(name));
+    let key = port.key_option;
     let curl = match &port.certificate {
-        Some(file) => format!("curl -s --cacert {} https://{url}", quoted(file)),
-        None => format!("curl -s {url}"),
+        Some(file) => format!("curl -s{key} --cacert {} https://{url}", quoted(file)),
+        None => format!("curl -s{key} {url}"),
     };
     match request(service, services) {
         Some(file) => format!("{curl}/infer -d @{}", quoted(&file)),
@@ -150,7 +160,7 @@ mod tests {
     use super::*;
 
     fn plain_port(number: u16) -> Port {
-        Port { authority: format!("localhost:{number}"), certificate: None }
+        Port { authority: format!("localhost:{number}"), certificate: None, key_option: "" }
     }
 
     fn service(namespace: &str, folder: Option<&Path>) -> Service {
@@ -177,15 +187,22 @@ mod tests {
         let other = command(&service("team", None), 1, &plain_port(80));
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
-        let port = Port { authority: "localhost:443".to_owned(), certificate: Some("/c d.pem".into()) };
+        let port = Port { certificate: Some("/c d.pem".into()), ..plain_port(443) };
         let encrypted = command(&service("default", None), 1, &port);
         let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
         assert_eq!(encrypted, expected);
     }
 
     #[test]
+    fn a_port_with_access_control_is_asked_with_a_key() {
+        let port = Port { key_option: KEY_OPTION, ..plain_port(80) };
+        let expected = "curl -s -H \"Authorization: Bearer $WEIR_API_KEY\" localhost:80/v2/models/digits";
+        assert_eq!(command(&service("default", None), 1, &port), expected);
+    }
+
+    #[test]
     fn brackets_of_an_ipv6_address_are_quoted() {
-        let port = Port { authority: "[2001:db8::1]:80".to_owned(), certificate: None };
+        let port = Port { authority: "[2001:db8::1]:80".to_owned(), ..plain_port(80) };
         let expected = "curl -s '[2001:db8::1]:80'/v2/models/digits";
         assert_eq!(command(&service("default", None), 1, &port), expected);
     }

@@ -74,6 +74,7 @@ impl Components {
         let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
         tasks.spawn(until(&stop, service_names::follow(declaration.clone(), sender)));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
+        let announced = announce::Port::of(ports);
         if let Some(access) = ports.access.take() {
             tasks.spawn(until(&stop, access.follow()));
         }
@@ -92,7 +93,7 @@ impl Components {
         let begun = drain.begun();
         let printing = progress::run(Directory::watch(&cluster));
         tasks.spawn(until(begun, printing));
-        let announcing = announce::run(declaration, statuses, announce::Port::of(ports));
+        let announcing = announce::run(declaration, statuses, announced);
         tasks.spawn(until(begun, announcing));
         Self { cluster, gateway, stop, tasks, status: Arc::new(status), registry }
     }
