@@ -1,4 +1,4 @@
-//! When a key set is fetched, and how long it is used: decisions without a clock.
+//! Decides when a key set is fetched and how long it is used. The decisions have no clock.
 
 use std::time::Duration;
 

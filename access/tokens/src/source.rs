@@ -1,4 +1,5 @@
-//! Where the keys of an issuer come from: only from URLs of the settings, encrypted unless they stay on this machine.
+//! The URLs from which the keys of an issuer come. They are those of the settings, and encrypted unless they lead to this
+//! machine.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

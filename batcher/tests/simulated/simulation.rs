@@ -59,9 +59,9 @@ pub(crate) enum Load {
 pub(crate) enum Ahead {
     /// Never before the previous batch is answered.
     Never,
-    /// As early as the device's next batch must be prepared.
+    /// A batch is formed as early as the device's next one must be prepared.
     Always,
-    /// As the assembler decides.
+    /// The assembler decides the moment.
     Decided,
 }
 
