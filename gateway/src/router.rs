@@ -230,7 +230,7 @@ impl RouteTable {
     fn target(&self, parts: &Parts, found: &RouteMatch<'_>, guard: &Guard<'_>) -> Result<Target, GatewayError> {
         let found = &self.matcher.component(found, parts.uri.path());
         let choice = Choice { prefix: found.prefix, is_tagged: found.revision.is_some() };
-        guard.check(parts, found.route, choice, |from| self.has_replica_at(&found.route.service, from))?;
+        guard.check(parts, found.route, choice, |from| self.has_caller_at(&found.route.service, from))?;
         control::check_path(found, parts.uri.path())?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);

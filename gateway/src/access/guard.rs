@@ -74,8 +74,8 @@ impl<'a> Guard<'a> {
         Self { check: Some(Check { control, policy, sender, from }) }
     }
 
-    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_own` returns true
-    /// for the address of a pod of the service's own components, which have no key.
+    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
+    /// for the address of a pod of another component that calls this one, which has no key.
     ///
     /// # Errors
     /// [`GatewayError::Refused`], the same for the client as for a service that does not exist.
@@ -84,7 +84,7 @@ impl<'a> Guard<'a> {
         parts: &Parts,
         route: &Route,
         choice: Choice,
-        is_own: impl Fn(IpAddr) -> bool,
+        is_component: impl Fn(IpAddr) -> bool,
     ) -> Result<(), GatewayError> {
         let Some(check) = &self.check else {
             return Ok(());
@@ -92,7 +92,7 @@ impl<'a> Guard<'a> {
         let path = parts.uri.path();
         let call = path.get(choice.prefix..).unwrap_or(path);
         let operation = operation::of_call(Protocol::of(&parts.headers), parts, call);
-        check.may(route, operation, is_own)?;
+        check.may(route, operation, is_component)?;
         let is_pinned = choice.is_tagged
             || header_names::has(&parts.headers, &headers::REVISION)
             || header_names::has(&parts.headers, &headers::TAG);
@@ -206,7 +206,12 @@ impl Check<'_> {
         taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })
     }
 
-    fn may(&self, route: &Route, operation: Operation, is_own: impl Fn(IpAddr) -> bool) -> Result<(), GatewayError> {
+    fn may(
+        &self,
+        route: &Route,
+        operation: Operation,
+        is_component: impl Fn(IpAddr) -> bool,
+    ) -> Result<(), GatewayError> {
         let caller = match &self.sender {
             Sender::Gateway | Sender::OwnPort => return Ok(()),
             Sender::Client(Ok(caller)) => caller,
@@ -221,7 +226,7 @@ impl Check<'_> {
                 Ok(())
             }
             Verdict::Unauthenticated | Verdict::Forbidden
-                if is_use(operation) && self.from.is_some_and(|from| is_own(from.to_canonical())) =>
+                if is_use(operation) && self.from.is_some_and(|from| is_component(from.to_canonical())) =>
             {
                 Ok(())
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{Notify, watch};
-use weir_cluster::{RevisionName, Route, Routes, ServiceName};
+use weir_cluster::{ComponentKind, RevisionName, Route, Routes, ServiceName};
 
 use super::matcher::RouteMatcher;
 use super::mirror::MirrorCounts;
@@ -74,17 +74,14 @@ impl RouteTable {
         split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Returns true if a pod of a component of this service has this IP address. A transformer calls its predictor
-    /// through the gateway, without a key. On one machine all processes have the same address.
-    pub(super) fn has_replica_at(&self, service: &ServiceName, from: IpAddr) -> bool {
+    /// Returns true if a pod of another component that calls this service has this IP address. A transformer calls its
+    /// predictor through the gateway, without a key. On one machine all processes have the same address.
+    pub(super) fn has_caller_at(&self, service: &ServiceName, from: IpAddr) -> bool {
         if self.matcher.scope() == Scope::Local {
             return false;
         }
-        let is_own = |name: &RevisionName| {
-            name.service().namespace() == service.namespace() && name.service().name() == service.name()
-        };
-        let own = self.queues.iter().filter(|(name, _)| is_own(name));
-        let replicas = own.flat_map(|(_, queue)| queue.replicas());
+        let callers = self.queues.iter().filter(|(name, _)| calls(name.service(), service));
+        let replicas = callers.flat_map(|(_, queue)| queue.replicas());
         replicas.into_iter().any(|(upstream, ..)| upstream.is_at(from))
     }
 
@@ -97,6 +94,12 @@ impl RouteTable {
             None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wake))),
         }
     }
+}
+
+/// Returns true if `caller` is a transformer or an explainer of the same InferenceService as the component `service`. A
+/// predictor calls no component, so the address of its pods, which may be that of a node, opens nothing.
+fn calls(caller: &ServiceName, service: &ServiceName) -> bool {
+    caller.whole() == service.whole() && caller != service && caller.component() != ComponentKind::Predictor
 }
 
 fn opened(routes: &Routes) -> Opened {

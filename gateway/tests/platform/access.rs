@@ -15,13 +15,16 @@ use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_access::{AccessDocument, NewKey, Operation, Policy, Rule, ServiceRules, WrittenKey};
-use weir_cluster::{Batching, ControlRoutes, Host, Mirror, Route, Tag, Tagged};
+use weir_cluster::{
+    Apply, Batching, ComponentKind, ControlRoutes, Desired, Destination, Host, Mirror, Phase, Route, Split, Tag,
+    Tagged, Workload,
+};
 use weir_gateway::{AccessControl, Options, Scope};
 
 use crate::client::{Answered, connect_h2, once, post, with};
 use crate::grpc;
 use crate::replica::{Behaviour, TestReplica};
-use crate::world::{HOST, World, revision, until};
+use crate::world::{HOST, World, both, replica, revision, service, until, workload};
 
 /// Host of the service's tag.
 const TAG_HOST: &str = "blue-digits-default.example.com";
@@ -266,13 +269,23 @@ async fn a_refused_request_wakes_nothing_and_waits_for_no_body() {
     guarded.world.activity(1, |activity| activity.arrivals == 0 && activity.woken == 0).await;
 }
 
-/// A transformer reaches its predictor through the gateway without a key: its pod is recognized by its address.
+/// A transformer reaches its predictor through the gateway without a key: its pod is recognized by its address. The
+/// predictor's own pods, which have this machine's address too, open nothing.
 #[tokio::test]
-async fn a_pod_of_the_service_needs_no_key() {
+async fn a_transformer_needs_no_key_for_its_predictor() {
     let guarded = Guarded::new(Scope::Cluster, Policy::default()).await;
-    assert_eq!(guarded.infer(None).await.status, StatusCode::OK, "the replica has this machine's address too");
-    guarded.world.take(1, "a").await;
     assert_eq!(guarded.infer(None).await.status, StatusCode::UNAUTHORIZED);
+    let transformer = service().of_component(ComponentKind::Transformer).unwrap();
+    let revision = transformer.revision(1).unwrap();
+    let workload = Workload { revision: revision.clone(), ..workload(1) };
+    let route = Route::new(transformer.clone(), Destination::Split(Split::all(revision.clone())));
+    let desired = Desired::new(transformer, vec![workload], Some(route)).unwrap();
+    guarded.world.fake.apply(desired).await.unwrap();
+    guarded.world.fake.put(&revision, replica("t", both(guarded.replica.address), Phase::Ready)).unwrap();
+    guarded.world.settled().await;
+    assert_eq!(guarded.infer(None).await.status, StatusCode::OK);
+    let control = post(HOST, "/v2/repository/models/digits/load", "{}");
+    assert_eq!(once(guarded.world.address(), control).await.status, StatusCode::UNAUTHORIZED);
 }
 
 /// A batch of the gateway has requests of one client, so that the client's name holds for the whole batch.
@@ -282,6 +295,9 @@ async fn a_batch_has_requests_of_one_client() {
     let batching = Batching { max_size: 2, max_latency: Duration::from_secs(60) };
     let policy = policy(keys, vec![rule("*", &["*"], &[])]);
     let guarded = Guarded::with_route(Scope::Local, policy, |route| route.batching = Some(batching)).await;
+    // A batch that fails would be run again as single requests.
+    let replica = TestReplica::start(Behaviour::Hang).await;
+    guarded.world.put(1, "a", replica.address).await;
     let address = guarded.world.address();
     let predict = |number: u8| {
         let request = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[1]]}");
@@ -289,9 +305,9 @@ async fn a_batch_has_requests_of_one_client() {
     };
     let clients = [predict(1), predict(2), predict(1), predict(2)];
     // With other batches, or without any, the replica would get another number of requests.
-    until("both batches", || guarded.replica.requests() >= 2).await;
+    until("both batches", || replica.requests() >= 2).await;
     clients.iter().for_each(tokio::task::JoinHandle::abort);
-    let heads = guarded.replica.seen.heads.lock();
+    let heads = replica.seen.heads.lock();
     assert_eq!(heads.len(), 2);
     let names: BTreeSet<_> = heads.iter().map(|head| head.headers["weir-client"].to_str().unwrap()).collect();
     assert_eq!(names, BTreeSet::from(["a", "b"]));

@@ -135,15 +135,8 @@ impl World {
         change: impl FnOnce(&mut Route),
     ) {
         let numbers = 1..=weights.len() as u32;
-        let workloads = numbers.clone().map(|number| Workload {
-            ready_call: None,
-            revision: revision(number),
-            template: PodTemplate::default(),
-            storage: Vec::new(),
-            replicas: 0,
-            concurrency: concurrency.and_then(NonZeroU32::new),
-            scaling: None,
-        });
+        let limited = |number| Workload { concurrency: concurrency.and_then(NonZeroU32::new), ..workload(number) };
+        let workloads = numbers.clone().map(limited);
         let targets =
             numbers.zip(weights).map(|(number, weight)| Target { revision: revision(number), weight: *weight });
         let split = Split::new(targets.collect()).unwrap();
@@ -158,32 +151,13 @@ impl World {
 
     /// Adds or replaces a replica in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
-        let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None };
-        let replica = Replica {
-            name: name.into(),
-            phase,
-            endpoints,
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        };
-        self.fake.put(&revision(number), replica).unwrap();
+        self.fake.put(&revision(number), replica(name, both(address), phase)).unwrap();
     }
 
     /// Adds or replaces a ready replica with a port of its own for metrics.
     pub(crate) fn put_with_metrics(&self, number: u32, address: SocketAddr, metrics: SocketAddr) {
         let endpoints = Endpoints { http: Some(address.into()), grpc: None, metrics: Some(metrics.into()) };
-        let replica = Replica {
-            name: "m".into(),
-            phase: Phase::Ready,
-            endpoints,
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        };
-        self.fake.put(&revision(number), replica).unwrap();
+        self.fake.put(&revision(number), replica("m", endpoints, Phase::Ready)).unwrap();
     }
 
     /// Reports that the program of a replica ended with this exit status, and that the replica is backing off.
@@ -261,6 +235,29 @@ async fn listener() -> (TcpListener, SocketAddr) {
 
 pub(crate) fn service() -> ServiceName {
     ServiceName::new("default", "digits").unwrap()
+}
+
+/// Returns the workload of the service's revision with this number, without limits.
+pub(crate) fn workload(number: u32) -> Workload {
+    Workload {
+        ready_call: None,
+        revision: revision(number),
+        template: PodTemplate::default(),
+        storage: Vec::new(),
+        replicas: 0,
+        concurrency: None,
+        scaling: None,
+    }
+}
+
+/// Returns a replica that has never failed.
+pub(crate) fn replica(name: &str, endpoints: Endpoints, phase: Phase) -> Replica {
+    Replica { name: name.into(), phase, endpoints, restarts: 0, failure: None, last_exit: None, download: None }
+}
+
+/// Returns the endpoints of a replica with HTTP and gRPC on one port.
+pub(crate) fn both(address: SocketAddr) -> Endpoints {
+    Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None }
 }
 
 pub(crate) fn revision(number: u32) -> RevisionName {
