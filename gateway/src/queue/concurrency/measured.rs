@@ -160,7 +160,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Base {
     limit: u32,
-    /// Requests from which a step goes up or down: the limit, or what the clients use of it.
+    /// Requests from which a step goes up or down: the limit, or what the clients use of it on average.
     used: u32,
     /// This gateway's share of the limit.
     allowed: u32,
@@ -255,10 +255,14 @@ impl MeasuredLimit {
 
     /// Records that a request was sent; `usage` includes it.
     pub(super) fn sent(&mut self, usage: Usage, now: Instant) {
+        if usage.in_flight == 1 && self.has_passed(self.progress, now) {
+            // The server had no request for some time, which says nothing about its speed.
+            self.window = None;
+        }
         if usage.in_flight == 1 || self.progress.is_none() {
             self.progress = Some(now);
         }
-        if self.freed.is_some_and(|freed| freed + self.took / SHORT_IDLE < now) {
+        if self.has_passed(self.freed, now) {
             self.note_idle();
         }
         if usage.in_flight >= usage.allowed {
@@ -268,7 +272,10 @@ impl MeasuredLimit {
 
     /// Records that a request ended, in whatever way.
     pub(super) fn ended(&mut self, now: Instant) {
-        self.freed.get_or_insert(now);
+        // No slot becomes free while the server has more requests than the limit, which has just shrunk.
+        if self.mixture == Mixture::Steady {
+            self.freed.get_or_insert(now);
+        }
     }
 
     /// Records an answer `took` after its request was sent; `usage` includes its request.
@@ -285,10 +292,10 @@ impl MeasuredLimit {
             return;
         }
         let Some(window) = &mut self.window else {
-            self.window = Some(Window::new(self.block(usage.allowed), now));
+            self.window = Some(Window::new(self.block(usage), now));
             return;
         };
-        let is_block = window.count(usage.in_flight, now);
+        let is_block = window.count(usage.in_flight, took, now);
         let window = *window;
         match self.stage {
             Stage::Startup { base } => self.judge_startup(base, &window, usage, now),
@@ -315,10 +322,16 @@ impl MeasuredLimit {
         self.settle(taken.clamp(1, self.limit), PAUSE << self.idle_searches);
     }
 
+    /// Returns true if more time has passed since `moment` than clients need for their next request.
+    fn has_passed(&self, moment: Option<Instant>, now: Instant) -> bool {
+        moment.is_some_and(|moment| moment + self.took / SHORT_IDLE < now)
+    }
+
     /// Records that a slot was free for some time. A window with a smaller limit starts again, because that limit can
-    /// be judged only while requests wait.
+    /// be judged only while requests wait. If none waited before either, the clients have too few requests for a trial.
     fn note_idle(&mut self) {
         match self.stage {
+            Stage::Trial { base, .. } if self.limit < base.limit && base.slots == Slots::Idle => self.end_search(base),
             Stage::Trial { base, .. } if self.limit < base.limit => self.window = None,
             Stage::Startup { .. } | Stage::Settled { .. } | Stage::Trial { .. } => {
                 self.window.iter_mut().for_each(|window| window.slots = Slots::Idle);
@@ -342,11 +355,13 @@ impl MeasuredLimit {
     }
 
     /// Returns the number of answers in a block of a window. Requests of equal length that were sent together are answered
-    /// together, so a block is one answer for each request at once. Startup is in a hurry and needs no exact rates.
-    fn block(&self, allowed: u32) -> u32 {
+    /// together, so a block is one answer for each request at once: those of the first moment, unless these are few.
+    /// Startup is in a hurry and needs no exact rates.
+    fn block(&self, usage: Usage) -> u32 {
         match self.stage {
-            Stage::Startup { .. } if allowed >= MIN_BLOCKS => allowed / MIN_BLOCKS,
-            Stage::Startup { .. } | Stage::Settled { .. } | Stage::Trial { .. } => allowed,
+            Stage::Startup { .. } if usage.allowed >= MIN_BLOCKS => usage.allowed / MIN_BLOCKS,
+            Stage::Startup { .. } => usage.allowed,
+            Stage::Settled { .. } | Stage::Trial { .. } => usage.in_flight.max(usage.allowed / 2),
         }
     }
 
@@ -368,7 +383,7 @@ impl MeasuredLimit {
             match window.slots {
                 Slots::Busy if window.blocks() >= self.least_blocks() => self.enlarge(measured),
                 Slots::Idle if self.limit < ENGINE_LIMIT => self.window = None,
-                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured),
+                Slots::Idle if window.answers() >= longest(usage.allowed) => self.try_fewer(measured, usage),
                 Slots::Busy | Slots::Idle => {}
             }
             return;
@@ -386,7 +401,7 @@ impl MeasuredLimit {
             // The clients do not send more, so more cannot be tried.
             Judgement::Keep if window.slots == Slots::Idle => self.change(self.limit, Stage::Startup { base: None }),
             Judgement::Keep => self.enlarge(measured),
-            Judgement::Revert => self.end_startup(base),
+            Judgement::Revert => self.end_startup(base, window, now),
             Judgement::NoDemand => self.change(self.limit, Stage::Startup { base: None }),
             Judgement::Open => {}
         }
@@ -397,12 +412,17 @@ impl MeasuredLimit {
         if self.limit <= MAX_SERIAL { PARALLEL_BLOCKS } else { MIN_BLOCKS }
     }
 
-    fn end_startup(&mut self, base: Base) {
+    fn end_startup(&mut self, base: Base, window: &Window, now: Instant) {
         let is_serial = self.limit <= MAX_SERIAL;
         self.workers = if is_serial { Workers::One } else { Workers::Several };
         let pause = if is_serial { SERIAL_PAUSE } else { 0 };
-        // A larger limit has just been tried.
-        let next = Step::first(base.limit, self.idle_searches).down();
+        // A larger limit has just been tried. Where it brought as many answers, fewer requests may be as good; where it
+        // brought clearly fewer answers, the server has too many requests already.
+        let next = if window.is_behind(base.throughput.mean, now) {
+            Step::first(base.limit, self.idle_searches).down()
+        } else {
+            Step::slightly_fewer(base.limit)
+        };
         self.change(base.limit, Stage::Settled { pause, rate: None, next });
     }
 
@@ -449,7 +469,7 @@ impl MeasuredLimit {
     /// Ends a window of a limit that stays.
     fn end_window(&mut self, window: &Window, usage: Usage) {
         if window.slots == Slots::Idle {
-            return self.try_fewer(Base::of(self.limit, window, usage));
+            return self.try_fewer(Base::of(self.limit, window, usage), usage);
         }
         let Stage::Settled { pause, rate, next } = &mut self.stage else { return };
         let throughput = window.throughput();
@@ -475,14 +495,16 @@ impl MeasuredLimit {
 
     /// Tries smaller limits now and then although no request waits, if the clients have [`MANY_IDLE`] requests in flight:
     /// the server may have too many.
-    fn try_fewer(&mut self, base: Base) {
+    fn try_fewer(&mut self, base: Base, usage: Usage) {
         self.window = None;
-        if base.used < MANY_IDLE {
+        let now = usage.in_flight.saturating_mul(usage.gateways);
+        // Clients that have clearly more requests now than on average may soon need a larger limit.
+        if base.used < MANY_IDLE || now > base.used + base.used / 4 {
             return;
         }
         match self.quiet.checked_sub(1) {
             Some(quiet) => self.quiet = quiet,
-            None => self.try_step(base, Step::first(base.limit, self.idle_searches).down()),
+            None => self.try_step(base, Step::slightly_fewer(base.limit)),
         }
     }
 
@@ -536,7 +558,7 @@ impl MeasuredLimit {
             self.mixture = Mixture::Shrunk;
         }
         (self.limit, self.stage, self.window, self.overtaken) = (limit, stage, None, 0);
-        self.latest = None;
+        (self.latest, self.freed) = (None, None);
     }
 }
 
@@ -585,7 +607,7 @@ fn judge_clear((base, step): (Base, Step), window: &Window, usage: Usage, now: I
     let Some(threshold) = threshold(base, window, usage) else {
         return Judgement::NoDemand;
     };
-    let (throughput, most) = (window.throughput(), longest(base.allowed.max(usage.allowed)));
+    let (throughput, most) = (window.throughput(), longest(base.most_at_once().max(usage.allowed)));
     let is_precise = window.answers() >= most && throughput.error <= step.precision();
     match throughput.compare(base.throughput.mean, threshold, CLEAR) {
         _ if window.blocks() < MIN_BLOCKS => Judgement::Open,
@@ -627,10 +649,15 @@ impl Base {
         }
     }
 
+    /// Returns the most requests of this gateway that the limit and the clients allowed at once.
+    fn most_at_once(&self) -> u32 {
+        self.allowed.min(self.used)
+    }
+
     fn of(limit: u32, window: &Window, usage: Usage) -> Self {
         let used = match window.slots {
             Slots::Busy => limit,
-            Slots::Idle => window.peak.saturating_mul(usage.gateways).clamp(1, limit),
+            Slots::Idle => window.at_once().saturating_mul(usage.gateways).clamp(1, limit),
         };
         Self { limit, used, allowed: usage.allowed, throughput: Pool::of(window.throughput()), slots: window.slots }
     }

@@ -171,6 +171,36 @@ fn clients_that_arrive_later_are_served_within_seconds() {
     assert!(through.limit() >= 200, "{}", through.limit());
 }
 
+/// Returns the least and the mean share of what clients get directly, for numbers of clients that follow each other for
+/// 15 s, with a pause in seconds after each. The first 4 s of each number do not count.
+fn shares_of_bursts(bursts: &[u32], lengths: Lengths, pause: f64) -> (f64, f64) {
+    let mut through = Simulation::new(engine(), Server::engine(256, lengths), 0, 12);
+    let shares = bursts.iter().map(|clients| {
+        through.add_clients(*clients);
+        through.run(4.0);
+        let share = through.run(11.0) / direct(through.server, 256, *clients);
+        through.remove_clients(*clients);
+        through.run(pause);
+        share
+    });
+    let (least, sum) = shares.fold((f64::INFINITY, 0.0), |(least, sum), share| (share.min(least), sum + share));
+    (least, sum / bursts.len() as f64)
+}
+
+#[test]
+fn clients_that_come_and_go_leave_the_limit_large() {
+    let equal = [[64; 12], [200; 12], [1000; 12]];
+    let unequal = [[8, 64, 200, 1000, 64, 8, 40, 80, 160, 320, 50, 256]];
+    for lengths in [Lengths::Constant(840_000), Lengths::LogNormal(840_000)] {
+        for (pause, bursts) in [(20.0, &equal[..]), (20.0, &unequal[..]), (0.0, &unequal[..])] {
+            for bursts in bursts {
+                let (least, mean) = shares_of_bursts(bursts, lengths, pause);
+                assert!(least > 0.7 && mean > 0.93, "{least}, {mean} with {bursts:?} clients and pauses of {pause} s");
+            }
+        }
+    }
+}
+
 #[test]
 fn gateways_that_share_an_engine_use_it_fully() {
     for gateways in [2, 3, 8] {

@@ -17,6 +17,8 @@ pub(super) struct Window {
     durations: [f64; MAX_BLOCKS],
     /// Number of complete blocks.
     blocks: usize,
+    /// Seconds that all answers took together.
+    took: f64,
     /// Most requests that were in flight at once.
     pub(super) peak: u32,
     /// Idle if a slot stayed free while the measurement ran, so that the rate shows the demand.
@@ -43,6 +45,9 @@ pub(super) struct Throughput {
 
 /// Blocks of a window at which they are joined.
 const MAX_BLOCKS: usize = 16;
+
+/// Ratio of two throughputs below which a few blocks of answers show a difference.
+const BEHIND: f64 = 0.75;
 
 /// Most windows that are pooled.
 pub(super) const MAX_WINDOWS: u32 = 64;
@@ -73,13 +78,15 @@ impl Window {
             in_block: 0,
             durations: [0.0; MAX_BLOCKS],
             blocks: 0,
+            took: 0.0,
             peak: 0,
             slots: Slots::Busy,
         }
     }
 
     /// Counts an answer. Returns true if it completes a block.
-    pub(super) fn count(&mut self, in_flight: u32, now: Instant) -> bool {
+    pub(super) fn count(&mut self, in_flight: u32, took: Duration, now: Instant) -> bool {
+        self.took += took.as_secs_f64();
         self.peak = self.peak.max(in_flight);
         self.in_block += 1;
         if self.in_block < self.size {
@@ -114,6 +121,13 @@ impl Window {
         self.blocks().saturating_mul(self.size).saturating_add(self.in_block)
     }
 
+    /// Returns the mean number of requests that the server had at once: by Little's law the answers per second, times the
+    /// mean time that they took.
+    pub(super) fn at_once(&self) -> u32 {
+        let mean = self.took / f64::from(self.answers().max(1));
+        ((mean / self.throughput().interval).round() as u32).min(self.peak)
+    }
+
     /// Returns the throughput of the complete blocks.
     pub(super) fn throughput(&self) -> Throughput {
         let (blocks, durations) = (f64::from(self.blocks().max(1)), &self.durations[..self.blocks]);
@@ -121,6 +135,11 @@ impl Window {
         let squares: f64 = durations.iter().map(|took| (took - mean).powi(2)).sum();
         let variance = squares / (blocks - 1.0).max(1.0);
         Throughput { interval: mean / f64::from(self.size), error: (variance / blocks).sqrt() / mean }
+    }
+
+    /// Returns true if the replica answers clearly fewer requests per second than `base`.
+    pub(super) fn is_behind(&self, base: Throughput, now: Instant) -> bool {
+        self.is_far_behind(base, now) || self.blocks > 0 && self.throughput().ratio_to(base) < BEHIND
     }
 
     /// Returns true if the replica answers at less than half the rate of `base` for at least one block.

@@ -108,6 +108,8 @@ pub(super) struct Simulation {
     started: u64,
     /// Clients that send again at these times, in µs, with the index of their gateway.
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Clients of the first gateway that will not send again.
+    leaving: u32,
     /// Most requests that the server had at once.
     pub(super) most: u32,
     pub(super) refused: u32,
@@ -136,6 +138,7 @@ impl Simulation {
             work: 0.0,
             started: 0,
             thinking: BinaryHeap::new(),
+            leaving: 0,
             most: 0,
             refused: 0,
             answers: 0,
@@ -150,6 +153,13 @@ impl Simulation {
     /// Adds clients at the first gateway.
     pub(super) fn add_clients(&mut self, clients: u32) {
         self.gateways[0].waiting += clients;
+    }
+
+    /// Removes clients of the first gateway: those that wait, and others at the end of their requests.
+    pub(super) fn remove_clients(&mut self, clients: u32) {
+        let waiting = clients.min(self.gateways[0].waiting);
+        self.gateways[0].waiting -= waiting;
+        self.leaving += clients - waiting;
     }
 
     fn usage(&self, index: usize) -> Usage {
@@ -202,14 +212,14 @@ impl Simulation {
         let (until, before) = (self.now_us + seconds * 1e6, self.answers);
         (0..self.gateways.len()).for_each(|index| self.dispatch(index));
         while self.now_us < until {
-            self.step();
+            self.step(until);
         }
         (self.answers - before) as f64 / seconds
     }
 
     /// Advances to the next event: an answer, a request that reaches the server, a client that sends again, or a limit
-    /// that grows without an answer.
-    fn step(&mut self) {
+    /// that grows without an answer. If nothing happens before `until`, the time is `until`.
+    fn step(&mut self, until: f64) {
         let speed = self.server.speed(self.running.len() + self.queued.len());
         let end = self.running.first_key_value().map(|((work, _), _)| {
             let left = (*work as f64 / 1000.0 - self.work).max(0.0);
@@ -217,21 +227,25 @@ impl Simulation {
         });
         let arrival = self.on_the_way.front().map(|request| request.sent + HOP_US as f64);
         let client = self.thinking.peek().map(|Reverse((at, _))| *at as f64);
-        let never = f64::INFINITY;
-        let (end, arrival, client) = (end.unwrap_or(never), arrival.unwrap_or(never), client.unwrap_or(never));
-        let growth = self.next_growth().unwrap_or(never);
-        let next = end.min(arrival).min(client).min(growth).max(self.now_us);
-        assert!(next.is_finite(), "nothing happens any more");
+        let (end, arrival, client) = (end.unwrap_or(until), arrival.unwrap_or(until), client.unwrap_or(until));
+        let growth = self.next_growth().unwrap_or(until);
+        let next = end.min(arrival).min(client).min(growth).min(until).max(self.now_us);
         self.work += (next - self.now_us) * speed;
         self.now_us = next;
-        if end <= next {
+        if next >= until {
+            return;
+        } else if end <= next {
             self.answer();
         } else if arrival <= next {
             self.queued.extend(self.on_the_way.pop_front());
         } else if client <= next {
             let gateway = self.thinking.pop().map_or(0, |Reverse((_, gateway))| gateway);
-            self.gateways[gateway].waiting += 1;
-            self.dispatch(gateway);
+            if gateway == 0 && self.leaving > 0 {
+                self.leaving -= 1;
+            } else {
+                self.gateways[gateway].waiting += 1;
+                self.dispatch(gateway);
+            }
         } else {
             self.grow();
         }
