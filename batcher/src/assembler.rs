@@ -6,6 +6,7 @@ mod choice;
 mod company;
 mod entry;
 mod groups;
+mod memory_bound;
 mod merge;
 mod returns;
 mod types;
@@ -172,7 +173,16 @@ impl<T: Item> Assembler<T> {
 
     /// Records the time of a batch, in operation or in a warm-up.
     pub fn record(&mut self, group: &T::Group, weight: usize, elapsed: Duration) {
-        self.groups.record(group, weight, elapsed);
+        self.groups.record(group, weight, elapsed, self.latest);
+    }
+
+    /// Records that a batch of the group ran out of the device's memory, and that its largest part that ran had the
+    /// weight `fits`. Batches of the group have at most this weight from now on. Larger ones are tried again after a
+    /// second at the earliest, because the memory may have been taken by another model or process.
+    pub fn ran_out_of_memory(&mut self, group: &T::Group, fits: usize, now: Instant) {
+        let now = self.advance(now);
+        let index = self.groups.find(group);
+        self.groups.get_mut(index).memory.exceeded(fits, now);
     }
 
     /// Marks a batch as ended, successfully or not. Call this before the answers are sent, because the next items that

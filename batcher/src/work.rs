@@ -154,6 +154,13 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         self.arrivals.iter().copied()
     }
 
+    /// Limits later batches of the group to the weight `fits`, because this one ran out of the device's memory, and
+    /// `fits` is the weight of its largest part that ran; see [`crate::Assembler::ran_out_of_memory`].
+    pub fn ran_out_of_memory(&self, fits: usize) {
+        let now = clock::now();
+        self.shared.lock().assembler.ran_out_of_memory(&self.group, fits, now);
+    }
+
     /// Answers the items in order, and records the time since [`Work::started`] as the time of such a batch. Items
     /// without an answer get [`SubmitError::Lost`].
     pub fn answer(self, answers: Vec<O>) {

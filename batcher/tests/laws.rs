@@ -1,4 +1,4 @@
-//! Laws that hold for every queue after any operations: 21 laws with 10 000 cases each.
+//! Laws that hold for every queue after any operations: 22 laws with 10 000 cases each.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use weir_batcher::{Curve, Next, ReorderBuffer, SubmitError, TimeoutAction, cleared_after, form_at};
 use world::{End, Op, World, at, calm, millis, ops, policy};
 
-/// Cases per law; all twenty-one laws take a quarter of a minute on one core.
+/// Cases per law; all twenty-two laws take a quarter of a minute on one core.
 const CASES: u32 = 10_000;
 
 proptest! {
@@ -52,6 +52,15 @@ proptest! {
             prop_assert!(!batch.is_empty());
             prop_assert!(weight <= most || batch.len() == 1, "{} over {}", weight, most);
         }
+    }
+
+    #[test]
+    fn no_batch_is_larger_than_the_memory_of_the_device(policy in policy(), ops in ops()) {
+        let mut world = World::new(policy);
+        // The steps take less than a second together, after which larger batches are tried again.
+        world.play(&ops);
+        world.drain();
+        prop_assert_eq!(world.too_large, 0);
     }
 
     #[test]
@@ -226,7 +235,7 @@ proptest! {
         let mut world = World::new(policy);
         // Number of waits by the number of items that they gathered.
         let mut waits = BTreeMap::<usize, usize>::new();
-        for op in ops.iter().filter(|op| !matches!(op, Op::Record { .. } | Op::Next)) {
+        for op in ops.iter().filter(|op| !matches!(op, Op::Record { .. } | Op::OutOfMemory { .. } | Op::Next)) {
             world.step(op);
             let queued: Vec<_> = world.queued().map(|thing| (thing.group, thing.arrived)).collect();
             let Next::Run(batch) = world.ask() else { continue };

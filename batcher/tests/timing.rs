@@ -237,3 +237,27 @@ fn an_item_is_cancelled_only_once() {
     assert!(queue.assembler.cancel(id).is_none());
     assert_eq!(queue.order(0), [same_slot.position()]);
 }
+
+#[test]
+fn batches_shrink_when_memory_runs_out_and_a_larger_one_is_tried_a_second_later() {
+    let mut queue = Queue::new(Policy::new(8));
+    queue.assembler.ran_out_of_memory(&"a", 2, at(0));
+    queue.ones(6, 0);
+    queue.shape("b", 0);
+    assert_eq!(queue.sizes(999), [2, 2, 2, 1]);
+    queue.ones(8, 1_000);
+    assert_eq!(queue.sizes(1_000), [4, 4]);
+    queue.assembler.record(&"a", 4, millis(1));
+    queue.ones(8, 1_999);
+    assert_eq!(queue.sizes(1_999), [4, 4]);
+    queue.ones(8, 2_000);
+    assert_eq!(queue.sizes(2_000), [8]);
+}
+
+#[test]
+fn a_batch_as_large_as_memory_allows_does_not_wait_for_more() {
+    let mut queue = Queue::new(patient(&[]));
+    queue.assembler.ran_out_of_memory(&"a", 2, at(0));
+    queue.ones(3, 0);
+    assert_eq!(queue.sizes(0), [2]);
+}

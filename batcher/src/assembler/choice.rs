@@ -56,7 +56,7 @@ impl<T: Item> Assembler<T> {
     /// Returns the measured time of a group's next batch; `None` if the group was never measured.
     pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
         let group = self.groups.get(index);
-        let most = group.curve.choose(self.policy.max_weight.min(group.weight));
+        let most = group.curve.choose(self.most(group).min(group.weight));
         let count = self.prefix(group, most, self.delay(group, now)).unwrap_or(1);
         let weights = group.queue.values().take(count);
         let weight = weights.map(|&slot| self.entries[slot].weight).sum();
@@ -102,9 +102,9 @@ impl<T: Item> Assembler<T> {
 
     /// Returns the number of items in the group's next batch, at least one.
     fn count(&mut self, index: usize, now: Instant) -> usize {
-        let delay = self.delay(self.groups.get(index), now);
-        let group = self.groups.get_mut(index);
-        let limit = group.curve.pick(self.policy.max_weight.min(group.weight));
+        let group = self.groups.get(index);
+        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));
+        let limit = self.groups.get_mut(index).curve.pick(most);
         let count = self.prefix(self.groups.get(index), limit, delay);
         count.unwrap_or(1)
     }
@@ -120,8 +120,14 @@ impl<T: Item> Assembler<T> {
     /// Returns true if a batch need not wait for more items, because it already has the best size of all possible
     /// sizes, not only of those that the queued items allow.
     pub(super) fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
-        let limit = group.curve.choose(self.policy.max_weight);
+        let limit = group.curve.choose(self.most(group));
         self.prefix(group, limit, QueueDelay::Running).is_some()
+    }
+
+    /// Returns the largest weight of the group's batches: the policy's, or less if the device lacks memory for that.
+    pub(super) fn most(&self, group: &Group<T::Group>) -> usize {
+        let most = self.policy.max_weight;
+        self.latest.map_or(most, |now| group.memory.most(most, now))
     }
 
     fn prefix(&self, group: &Group<T::Group>, limit: usize, delay: QueueDelay) -> Option<usize> {

@@ -8,6 +8,7 @@ use slab::Slab;
 
 use super::company::{Company, Formed};
 use super::entry::Rank;
+use super::memory_bound::MemoryBound;
 use super::returns::Returns;
 use crate::Curve;
 
@@ -49,6 +50,7 @@ pub(super) struct Group<G> {
     pub(super) curve: Curve,
     pub(super) company: Company,
     pub(super) returns: Returns,
+    pub(super) memory: MemoryBound,
     used: u64,
 }
 
@@ -101,6 +103,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
             curve: Curve::default(),
             company: self.company.clone(),
             returns: Returns::default(),
+            memory: MemoryBound::default(),
             used: self.uses,
         });
         self.by_key.insert(key.clone(), index);
@@ -196,8 +199,12 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         measured.unwrap_or_else(|| Duration::from_nanos(self.cost(index, weight)))
     }
 
-    pub(super) fn record(&mut self, key: &G, weight: usize, elapsed: Duration) {
+    /// Records the time of a batch, and that the device had memory for it.
+    pub(super) fn record(&mut self, key: &G, weight: usize, elapsed: Duration, now: Option<Instant>) {
         let index = self.find(key);
+        if let Some(now) = now {
+            self.groups[index].memory.ran(weight, self.most, now);
+        }
         self.groups[index].curve.record(weight, elapsed);
         let row = elapsed.as_nanos() as f64 / weight.max(1) as f64;
         let pace = self.pace.map_or(row, |pace| pace + (row - pace) * SMOOTHING);

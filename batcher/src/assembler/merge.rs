@@ -91,7 +91,7 @@ impl<T: Item> Assembler<T> {
     /// Returns the best weight of a batch of the group, if enough items are queued.
     pub(super) fn best(&self, group: &Group<T::Group>) -> usize {
         let largest = self.policy.preferred.last().copied().unwrap_or(usize::MAX);
-        group.curve.choose(self.policy.max_weight).min(largest)
+        group.curve.choose(self.most(group)).min(largest)
     }
 }
 

@@ -42,7 +42,16 @@ pub(crate) enum Op {
     Tick(u64),
     Next,
     Cancel(usize),
-    Record { group: u8, weight: usize, ms: u64 },
+    Record {
+        group: u8,
+        weight: usize,
+        ms: u64,
+    },
+    /// A batch of the group ran out of memory, and its largest part that ran had this weight.
+    OutOfMemory {
+        group: u8,
+        fits: usize,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +85,7 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => Just(Op::Next),
         1 => (0..30_usize).prop_map(Op::Cancel),
         1 => record.prop_map(|(group, weight, ms)| Op::Record { group, weight, ms }),
+        1 => (0..3_u8, 1..6_usize).prop_map(|(group, fits)| Op::OutOfMemory { group, fits }),
     ];
     prop::collection::vec(op, 0..40)
 }
@@ -184,6 +194,10 @@ pub(crate) struct World {
     pub(crate) things: Vec<Thing>,
     pub(crate) batches: Vec<Vec<usize>>,
     pub(crate) refusals: Vec<SubmitError>,
+    /// Largest weight for which the device has memory, of groups of which a batch ran out of it.
+    rooms: HashMap<u8, usize>,
+    /// Number of batches of several items for which the device has no memory.
+    pub(crate) too_large: usize,
     ids: HashMap<usize, Id>,
 }
 
@@ -196,6 +210,8 @@ impl World {
             things: Vec::new(),
             batches: Vec::new(),
             refusals: Vec::new(),
+            rooms: HashMap::new(),
+            too_large: 0,
             ids: HashMap::new(),
         }
     }
@@ -216,7 +232,14 @@ impl World {
                 }
             }
             Op::Cancel(number) => self.cancel(*number),
-            Op::Record { group, weight, ms } => self.assembler.record(group, *weight, millis(*ms)),
+            Op::Record { group, weight, ms } => {
+                self.assembler.record(group, *weight, millis(*ms));
+                self.rooms.entry(*group).and_modify(|room| *room = (*room).max(*weight));
+            }
+            Op::OutOfMemory { group, fits } => {
+                self.assembler.ran_out_of_memory(group, *fits, at(self.now));
+                self.rooms.insert(*group, *fits);
+            }
         }
         self.expire();
     }
@@ -229,6 +252,8 @@ impl World {
 
     pub(crate) fn note(&mut self, batch: Batch<Parcel>) {
         self.assembler.finished(batch.number, at(self.now));
+        let room = self.rooms.get(&batch.group).copied().unwrap_or(usize::MAX);
+        self.too_large += usize::from(batch.members.len() > 1 && batch.weight > room);
         let numbers = batch.members.iter().map(|member| member.item.number);
         let numbers: Vec<usize> = numbers.collect();
         for &number in &numbers {

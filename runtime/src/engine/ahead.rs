@@ -129,9 +129,7 @@ fn start<'a>(
         }
         Err(error) => {
             drop(run);
-            let outcomes = runner.recover(work.items(), &waits, error, begun.elapsed());
-            drop(runner);
-            work.answer_after(outcomes, None);
+            runner.answer_failed(work, &waits, error, begun.elapsed());
             None
         }
     }
@@ -162,10 +160,7 @@ fn answer(runner: &Mutex<Runner>, context: &InstanceContext, batch: BatchInFligh
             let outcomes = context.succeed(work.items(), &waits, answer);
             work.answer_after(outcomes, Some(elapsed));
         }
-        Err(error) => {
-            let outcomes = runner.lock().recover(work.items(), &waits, error, elapsed);
-            work.answer_after(outcomes, None);
-        }
+        Err(error) => runner.lock().answer_failed(work, &waits, error, elapsed),
     }
 }
 

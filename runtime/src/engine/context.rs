@@ -41,6 +41,23 @@ impl InstanceContext {
         self.watch.instance(self.index).begin(rows, since)
     }
 
+    /// Logs that a batch of `rows` rows ran out of memory, unless that was logged within the last minute.
+    pub(super) fn log_too_large(&self, rows: usize, fits: usize, now: Instant) {
+        let Some(left_out) = self.failures.lock().note("batch_out_of_memory", now) else {
+            return;
+        };
+        tracing::warn!(
+            model = self.interface.model,
+            version = self.watch.version(),
+            instance = self.index,
+            rows,
+            fits,
+            left_out,
+            "a batch ran out of memory, and its requests ran in smaller batches: later batches have at most as many \
+             rows as fitted, and larger ones are tried again from time to time"
+        );
+    }
+
     /// Logs a failed request, unless a failure with the same cause was logged within the last minute.
     pub(super) fn log_failure(&self, error: &ServeError, now: Instant) {
         let cause = if matches!(error, ServeError::OutOfMemory(_)) { "out_of_memory" } else { error.code().label() };

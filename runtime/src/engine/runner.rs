@@ -34,11 +34,33 @@ impl Runner {
         let (started, waits) = (work.started(), waits(&work));
         let context = Arc::clone(&self.context);
         let _taken = context.take(&work);
-        let outcomes = self.run(work.items(), &waits);
-        // The duration of a failed batch does not predict that of others of its size, so it is not recorded.
-        let succeeded = outcomes.iter().all(Result::is_ok);
-        let elapsed = succeeded.then(|| started.elapsed());
-        work.answer_after(outcomes, elapsed);
+        let (answer, elapsed) = self.attempt(work.items());
+        match answer {
+            Ok(answer) => {
+                let outcomes = context.succeed(work.items(), &waits, answer);
+                work.answer_after(outcomes, Some(started.elapsed()));
+            }
+            Err(error) => self.answer_failed(work, &waits, error, elapsed),
+        }
+    }
+
+    /// Answers the requests of a batch that failed, after retries in smaller batches. If the device is out of memory,
+    /// later batches are limited to the size that ran. `elapsed` is the duration of the failed run, for the statistics;
+    /// it does not predict the duration of other batches of this size.
+    pub(super) fn answer_failed(
+        &mut self,
+        work: Work<Job, JobResult>,
+        waits: &[Duration],
+        error: ServeError,
+        elapsed: Duration,
+    ) {
+        let is_too_large = matches!(error, ServeError::OutOfMemory(_));
+        let outcomes = self.recover(work.items(), waits, error, elapsed);
+        if let Some(fits) = largest_fitting(&outcomes).filter(|_| is_too_large) {
+            self.context.log_too_large(work.weight(), fits, now());
+            work.ran_out_of_memory(fits);
+        }
+        work.answer_after(outcomes, None);
     }
 
     /// Runs the jobs as one batch. If that fails, runs each job alone, so that one bad request does not fail the
@@ -53,13 +75,7 @@ impl Runner {
 
     /// Retries jobs that failed together: in halves if memory ran out, otherwise one by one. A job that failed alone
     /// gets the error. `elapsed` is the duration of the failed run, for the statistics.
-    pub(super) fn recover(
-        &mut self,
-        jobs: &[Job],
-        waits: &[Duration],
-        error: ServeError,
-        elapsed: Duration,
-    ) -> Vec<JobResult> {
+    fn recover(&mut self, jobs: &[Job], waits: &[Duration], error: ServeError, elapsed: Duration) -> Vec<JobResult> {
         if jobs.len() == 1 {
             self.context.record(jobs, waits, elapsed, BatchOutcome::Failed);
             let error = self.context.interface.blame(error);
@@ -149,6 +165,20 @@ impl InstanceContext {
 fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
     let record = |&queue| RequestRecord { queue, total: queue + spent };
     waits.iter().map(record).collect()
+}
+
+/// Returns the rows of the largest batch that ran, among the retries of a batch that ran out of memory. Returns `None` if
+/// the batch was not too large: it had only one request, or one of its requests takes too much memory even alone.
+fn largest_fitting(outcomes: &[JobResult]) -> Option<usize> {
+    let fits = outcomes.iter().flatten().map(|reply| reply.cost.batch_rows).max();
+    let is_any_too_large = outcomes.iter().any(|outcome| matches!(outcome, Err(ServeError::OutOfMemory(_))));
+    match (fits, is_any_too_large) {
+        _ if outcomes.len() < 2 => None,
+        (Some(fits), false) => Some(fits),
+        // The device has no memory even for one request.
+        (None, true) => Some(1),
+        (Some(_), true) | (None, false) => None,
+    }
 }
 
 impl From<ModelError> for ServeError {

@@ -1,6 +1,7 @@
 //! Tests of models that fail: only the requests at fault get errors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::backend::{Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Signature};
@@ -97,6 +98,75 @@ async fn a_batch_too_large_for_the_device_runs_in_halves() {
     assert_eq!(answers[4], Ok(vec![POISON + 1]));
     assert_eq!(*running.runs.lock(), [1, 8, 4, 2, 2, 4, 2, 2]);
     assert_eq!(running.engine.snapshot().fail.count, 0);
+}
+
+/// Asks for as many values as `asked` beside a batch that blocks the instance, and returns the rows of all batches that
+/// ran for them.
+async fn sizes_of(running: &Running, blocker: &Blocker, asked: i32) -> Vec<usize> {
+    let first = running.ask(0);
+    blocker.entered();
+    let begun = running.runs.lock().len();
+    let mut answers = Vec::new();
+    for x in 1..=asked {
+        answers.push(running.ask(x));
+        running.queued(x as u64).await;
+    }
+    blocker.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    for (x, answer) in (1..).zip(answers) {
+        assert_eq!(answer.await.unwrap(), Ok(vec![x + 1]));
+    }
+    running.runs.lock()[begun..].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_shrink_while_a_neighbour_takes_the_memory_and_come_back() {
+    let (blocker, pass) = Blocker::new();
+    let room = Arc::new(AtomicUsize::new(8));
+    let device = Arc::clone(&room);
+    let running = Fake::new(move |batch| {
+        if inputs(batch) == [0] {
+            pass(batch.rows);
+        }
+        if batch.rows > device.load(Ordering::SeqCst) {
+            return Err(ModelError::OutOfMemory("a neighbour has it".to_owned()));
+        }
+        add_one(batch)
+    })
+    .start(|_| {});
+    assert_eq!(sizes_of(&running, &blocker, 8).await, [8]);
+    room.store(2, Ordering::SeqCst);
+    assert_eq!(sizes_of(&running, &blocker, 8).await, [8, 4, 2, 2, 4, 2, 2]);
+    let until = async |expected: &[usize]| while sizes_of(&running, &blocker, 8).await != expected {};
+    let timeout = Duration::from_secs(20);
+    tokio::time::timeout(timeout, until(&[2, 2, 2, 2])).await.expect("no batch runs out of memory");
+    room.store(8, Ordering::SeqCst);
+    tokio::time::timeout(timeout, until(&[8])).await.expect("batches are as large as before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_takes_too_much_memory_alone_does_not_shrink_the_batches_of_others() {
+    let (blocker, pass) = Blocker::new();
+    let running = Fake::new(move |batch| {
+        if inputs(batch) == [0] {
+            pass(batch.rows);
+        }
+        if inputs(batch).contains(&-POISON) {
+            return Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()));
+        }
+        add_one(batch)
+    })
+    .start(|_| {});
+    let first = running.ask(0);
+    blocker.entered();
+    let asked: Vec<_> = [-POISON, 1, 2, 3].map(|x| running.ask(x)).into();
+    running.queued(4).await;
+    blocker.open();
+    assert!(first.await.unwrap().is_ok());
+    for (answer, is_ok) in asked.into_iter().zip([false, true, true, true]) {
+        assert_eq!(answer.await.unwrap().is_ok(), is_ok);
+    }
+    assert_eq!(sizes_of(&running, &blocker, 8).await, [8]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
