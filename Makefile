@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-exported bench-local-wave bench-fetch bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-exported bench-local-wave bench-fetch bench-gpu bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -125,6 +125,9 @@ bench-hpa: build clients ## Compare the autoscaler with an HPA on a real trace, 
 
 bench-local-wave: build ## Scale 0 -> n -> 0 on this machine and compare with `weir simulate`, ten minutes; writes benches/results/.
 	$(PYTHON) -B benches/local_wave.py
+
+bench-gpu: ## Measure on a GPU beside loops of PyTorch, six minutes; without one it says so; PACK=folder packs for a machine with one.
+	$(PYTHON) -B -W ignore benches/gpu.py $(if $(PACK),--pack $(PACK)) $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-fetch: build clients ## Measure downloads: killed each second, memory, and the rate beside other tools, ten minutes; writes benches/results/.
 	.venv/bin/python -B benches/fetch.py
