@@ -21,6 +21,7 @@ mod clock;
 mod downloads;
 mod drift;
 mod endpoints;
+mod entries;
 mod entry;
 mod error;
 mod failure_reports;
@@ -57,6 +58,7 @@ mod watching;
 mod written;
 
 pub use client::client;
+pub use entries::{DataKind, DataObject, Entries, SecretEntry, watch_entries};
 pub use fetch_options::FetchOptions;
 pub use handle::Kubernetes;
 pub use known_services::KnownServices;

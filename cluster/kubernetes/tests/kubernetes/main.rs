@@ -5,6 +5,7 @@
 #[path = "../../../../tests/kubernetes/api_server.rs"]
 mod api_server;
 mod contract;
+mod entries;
 mod failures;
 mod gateway;
 mod gateway_view;
