@@ -1,15 +1,24 @@
-//! Access files: keys and rules of a gateway's clients, read at the start and again when a file changes.
+//! Access documents: keys and rules of a gateway's clients, from files, Secrets and ConfigMaps. They are read at the start
+//! and again when one changes.
+
+mod objects;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::stream::{BoxStream, StreamExt};
+use tokio::time::MissedTickBehavior;
 use weir_access::{AccessDocument, Policy};
+use weir_cluster_kubernetes::{Client, DataObject, Entries};
 use weir_crds::{ReadDocument, read_document};
 use weir_gateway::AccessControl;
 
 use crate::error::CliError;
+
+pub(crate) use objects::named_objects;
 
 /// Interval at which the files are checked for changes, so that a revoked key is refused within a second.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -17,82 +26,137 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Largest access file, in bytes. A key takes about 180.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The access files of a gateway, and the access control that follows them.
-pub(crate) struct AccessFiles {
+/// The access documents of a gateway, and the access control that follows them.
+pub(crate) struct AccessSources {
     pub(crate) control: Arc<AccessControl>,
     files: Vec<PathBuf>,
-    /// Fingerprints of the files before they were first read.
-    at_start: Vec<Fingerprint>,
+    /// Fingerprints of the files before they were last read.
+    seen: Vec<Fingerprint>,
+    objects: Vec<DataObject>,
+    /// Entries of each object; `None` before it was first read.
+    entries: Vec<Option<Entries>>,
+    is_complete: Arc<AtomicBool>,
 }
+
+/// Changes of the objects: the place of an object in the list, and its entries.
+pub(crate) type ObjectChanges = BoxStream<'static, (usize, Entries)>;
 
 /// Modification time, size and inode of a file; `None` for a file that does not exist.
 type Fingerprint = Option<(i64, i64, u64, u64)>;
 
-impl AccessFiles {
-    /// Reads the files of `--access-file`; `None` without the flag.
+/// Access documents that were read, and the errors of the others as lines with file, line and field.
+#[derive(Default)]
+struct ReadAccess {
+    documents: Vec<ReadDocument<AccessDocument>>,
+    errors: Vec<String>,
+}
+
+impl AccessSources {
+    /// Reads the files; `None` if there are neither files nor objects. Objects are read by [`Self::follow`].
     ///
     /// # Errors
     /// [`CliError::Invalid`] with every error of every file.
-    pub(crate) fn read(files: &[PathBuf]) -> Result<Option<Self>, CliError> {
-        if files.is_empty() {
+    pub(crate) fn read(files: &[PathBuf], objects: Vec<DataObject>) -> Result<Option<Self>, CliError> {
+        if files.is_empty() && objects.is_empty() {
             return Ok(None);
         }
         // The fingerprints are taken before the content is read, so that a change in between is noticed.
-        let at_start = fingerprints(files);
-        let mut policy = policy(files).map_err(CliError::Invalid)?;
+        let seen = fingerprints(files);
+        let mut policy = policy(files, &[]).map_err(CliError::Invalid)?;
         let issuers = std::mem::take(&mut policy.issuers);
         let control = AccessControl::new(policy);
         control.trust(&issuers).map_err(|error| CliError::Invalid(vec![error.to_string()]))?;
-        Ok(Some(Self { control, files: files.to_vec(), at_start }))
+        let is_complete = Arc::new(AtomicBool::new(objects.is_empty()));
+        let entries = vec![None; objects.len()];
+        Ok(Some(Self { control, files: files.to_vec(), seen, objects, entries, is_complete }))
     }
 
-    /// Follows the files, and fetches the keys of issuers of tokens.
-    pub(crate) async fn follow(self) {
+    /// Returns a flag that becomes true once the documents of all objects are in use. Until then clients are refused what
+    /// only an object allows.
+    pub(crate) fn completeness(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_complete)
+    }
+
+    /// Watches the objects. Failures of the watches are counted as those of files.
+    pub(crate) fn watch(&self, client: &Client) -> ObjectChanges {
+        objects::watch(client, &self.objects, &self.control)
+    }
+
+    /// Follows the files and the changes of objects, and fetches the keys of issuers of tokens.
+    pub(crate) async fn follow(self, changes: ObjectChanges) {
         let control = Arc::clone(&self.control);
-        tokio::join!(control.fetch_keys(), self.follow_files());
+        tokio::join!(control.fetch_keys(), self.follow_documents(changes));
     }
 
-    /// Reads all files again whenever one changes. While one has errors, the last keys and rules stay in use.
-    async fn follow_files(self) {
-        let mut seen = self.at_start;
+    /// Reads all documents again whenever one changes. While one has errors, the last keys and rules stay in use.
+    async fn follow_documents(mut self, mut changes: ObjectChanges) {
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let now = fingerprints(&self.files);
-            if now == seen {
-                continue;
+            let is_changed = tokio::select! {
+                Some((place, entries)) = changes.next() => self.take(place, entries),
+                _ = check.tick() => self.notice_files(),
+            };
+            if is_changed {
+                self.reload().await;
             }
-            seen = now;
-            let files = self.files.clone();
-            let read = tokio::task::spawn_blocking(move || policy(&files)).await;
-            let read = read.unwrap_or_else(|error| Err(vec![error.to_string()]));
-            let trusted = read.and_then(|policy| match self.control.trust(&policy.issuers) {
-                Ok(()) => Ok(policy),
-                Err(error) => Err(vec![error.to_string()]),
-            });
-            match trusted {
-                Ok(policy) => {
-                    tracing::info!(keys = policy.keys.len(), "the new access files are in use");
-                    self.control.replace(policy);
-                }
-                Err(errors) => {
-                    self.control.count_failed_reload();
-                    let errors = errors.join("; ");
-                    tracing::error!(errors, "the last valid keys and rules stay in use");
-                }
+        }
+    }
+
+    /// Keeps the entries of an object, and returns true if they are new.
+    fn take(&mut self, place: usize, entries: Entries) -> bool {
+        let entries = Some(entries);
+        let is_new = self.entries[place] != entries;
+        self.entries[place] = entries;
+        is_new
+    }
+
+    /// Returns true if a file has changed.
+    fn notice_files(&mut self) -> bool {
+        let now = fingerprints(&self.files);
+        let is_new = now != self.seen;
+        self.seen = now;
+        is_new
+    }
+
+    async fn reload(&self) {
+        let (files, texts) = (self.files.clone(), objects::texts(&self.objects, &self.entries));
+        let read = tokio::task::spawn_blocking(move || policy(&files, &texts)).await;
+        let read = read.unwrap_or_else(|error| Err(vec![error.to_string()]));
+        let trusted = read.and_then(|policy| match self.control.trust(&policy.issuers) {
+            Ok(()) => Ok(policy),
+            Err(error) => Err(vec![error.to_string()]),
+        });
+        match trusted {
+            Ok(policy) => {
+                tracing::info!(keys = policy.keys.len(), "the new keys and rules are in use");
+                self.control.replace(policy);
+                self.is_complete.store(self.entries.iter().all(Option::is_some), Ordering::Release);
+            }
+            Err(errors) => {
+                self.control.count_failed_reload();
+                let errors = errors.join("; ");
+                tracing::error!(errors, "the last valid keys and rules stay in use");
             }
         }
     }
 }
 
-/// Reads all files into one policy. The errors are lines with file, line and field.
-fn policy(files: &[PathBuf]) -> Result<Policy, Vec<String>> {
-    let (mut documents, mut errors) = (Vec::new(), Vec::new());
-    for file in files {
-        match document(file) {
-            Ok(document) => documents.push(document),
-            Err(mut found) => errors.append(&mut found),
+impl ReadAccess {
+    fn add(&mut self, read: Result<ReadDocument<AccessDocument>, Vec<String>>) {
+        match read {
+            Ok(document) => self.documents.push(document),
+            Err(mut errors) => self.errors.append(&mut errors),
         }
     }
+}
+
+/// Reads all files, and texts with their names, into one policy. The errors are lines with file, line and field.
+fn policy(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Policy, Vec<String>> {
+    let mut read = ReadAccess::default();
+    files.iter().for_each(|file| read.add(document(file)));
+    texts.iter().for_each(|(name, content)| read.add(objects::document(name, content)));
+    let ReadAccess { mut documents, errors } = read;
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -120,8 +184,15 @@ pub(crate) fn document(file: &Path) -> Result<ReadDocument<AccessDocument>, Vec<
         return Err(failed(&format!("{size} bytes, more than {MAX_BYTES}")));
     }
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error.to_string()))?;
-    let read = read_document(&name, &text);
-    read.map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect())
+    read_text(&name, &text)
+}
+
+/// Reads the text of an access document with this name.
+///
+/// # Errors
+/// One line for each error.
+pub(crate) fn read_text(name: &str, text: &str) -> Result<ReadDocument<AccessDocument>, Vec<String>> {
+    read_document(name, text).map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect())
 }
 
 fn fingerprints(files: &[PathBuf]) -> Vec<Fingerprint> {
@@ -147,7 +218,7 @@ mod tests {
         let (one, two) = (folder.path().join("keys.yaml"), folder.path().join("rules.yaml"));
         fs::write(&one, "keys:\n- id: x\n  client: a\n  sha256: z\n").unwrap();
         fs::write(&two, "rules:\n- clients: [a]\n  services: [digits]\n- {}\n").unwrap();
-        let errors = policy(&[one.clone(), two.clone()]).unwrap_err();
+        let errors = policy(&[one.clone(), two.clone()], &[]).unwrap_err();
         let (one_name, two_name) = (one.display(), two.display());
         let expected = [
             format!("{one_name}:2:3: keys[0].id: expected 16 hexadecimal digits, as `weir key create` writes"),
@@ -158,7 +229,7 @@ mod tests {
         ];
         assert_eq!(errors, expected);
         fs::write(&one, "kyes: []\n").unwrap();
-        let errors = policy(&[one, folder.path().join("none.yaml")]).unwrap_err();
+        let errors = policy(&[one, folder.path().join("none.yaml")], &[]).unwrap_err();
         assert!(errors[0].ends_with("keys.yaml:1:1: kyes: unknown field; did you mean `keys`?"), "{errors:?}");
         assert!(errors[1].contains("none.yaml (--access-file): No such file"), "{errors:?}");
     }

@@ -1,41 +1,34 @@
-//! `weir key`: makes, lists and revokes API keys in a file.
+//! `weir key`: makes, lists and revokes API keys in a file, or in a Secret of a cluster.
 //!
-//! A file of keys is written as a whole and replaces the old one at once, so that a gateway never reads half of it. The
-//! file holds keys alone: comments and rules that people write belong into an access file of their own.
+//! The keys are written as a whole and replace the old ones at once, so that a gateway never reads half of them. The file
+//! or entry holds keys alone: comments and rules that people write belong into an access file of their own.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+mod store;
+
+use std::io;
 
 use rustls::crypto::ring;
-use weir_access::{AccessDocument, KeyId, NewKey, WrittenKey, is_client_name};
+use weir_access::{KeyId, NewKey, WrittenKey, is_client_name};
 
-use crate::access;
 use crate::args::{CreateKeyArgs, KeyAction, KeyArgs, ListKeysArgs, RevokeKeyArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{print_note, print_result};
-
-/// First lines of a file of keys.
-const HEADER: &str = "\
-# Keys of the clients of Weir's gateways (--access-file), written by `weir key`, which removes other comments.
-# The keys themselves are stored nowhere: a digest does not lead back to its key.
-";
+use store::KeyStore;
 
 /// Runs one of the commands.
 ///
 /// # Errors
-/// [`CliError`] for a file that cannot be read or written, or for an unknown key.
-pub(crate) fn run(args: KeyArgs) -> Result<Exit, CliError> {
+/// [`CliError`] for a file or Secret that cannot be read or written, or for an unknown key.
+pub(crate) async fn run(args: KeyArgs) -> Result<Exit, CliError> {
     match args.action {
-        KeyAction::Create(args) => create(&args),
-        KeyAction::List(args) => list(&args),
-        KeyAction::Revoke(args) => revoke(&args),
+        KeyAction::Create(args) => create(&args).await,
+        KeyAction::List(args) => list(&args).await,
+        KeyAction::Revoke(args) => revoke(&args).await,
     }
 }
 
-fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
+async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
     if !is_client_name(&args.client) {
         let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`";
         return Err(CliError::Usage(message.to_owned()));
@@ -49,17 +42,19 @@ fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
         scopes: args.scopes.iter().map(|scope| (*scope).into()).collect(),
         roles: args.roles.clone(),
     };
-    change(&args.file, |keys| {
-        keys.push(written);
+    let store = KeyStore::of(&args.store).await?;
+    let add = |keys: &mut Vec<WrittenKey>| {
+        keys.push(written.clone());
         Ok(())
-    })?;
-    print_note(&format!("key {} of {} is in {}. It is shown once:", key.id, args.client, args.file.display()));
+    };
+    store.change(add).await?;
+    print_note(&format!("key {} of {} is in {store}. It is shown once:", key.id, args.client));
     print_result(&key.text)?;
     Ok(Exit::Done)
 }
 
-fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
-    for key in read(&args.file)? {
+async fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
+    for key in KeyStore::of(&args.store).await?.read().await? {
         let expires = key.expires.as_deref().unwrap_or("never");
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.label()).collect();
         let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
@@ -68,15 +63,17 @@ fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn revoke(args: &RevokeKeyArgs) -> Result<Exit, CliError> {
+async fn revoke(args: &RevokeKeyArgs) -> Result<Exit, CliError> {
     // People paste the whole key as well; its id is enough.
     let id = KeyId::in_key(&args.id).map_or_else(|| args.id.clone(), |id| id.to_string());
-    change(&args.file, |keys| {
+    let store = KeyStore::of(&args.store).await?;
+    let remove = |keys: &mut Vec<WrittenKey>| {
         let before = keys.len();
         keys.retain(|key| key.id != id);
         if keys.len() < before { Ok(()) } else { Err(CliError::Usage(format!("no key has the id {id}"))) }
-    })?;
-    print_note(&format!("key {id} is revoked: gateways refuse it within a second of reading {}", args.file.display()));
+    };
+    store.change(remove).await?;
+    print_note(&format!("key {id} is revoked: gateways refuse it within a second of reading {store}"));
     Ok(Exit::Done)
 }
 
@@ -87,77 +84,17 @@ fn new_key() -> Result<NewKey, CliError> {
     Ok(NewKey::from_random(random))
 }
 
-/// Changes the keys of a file. A lock on its folder keeps other commands from writing at the same time.
-fn change(file: &Path, change: impl FnOnce(&mut Vec<WrittenKey>) -> Result<(), CliError>) -> Result<(), CliError> {
-    let failed = |error| CliError::io(format!("cannot write {}", file.display()), error);
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) | None => Path::new("."),
-    };
-    let folder_lock = File::open(folder).map_err(failed)?;
-    folder_lock.lock().map_err(failed)?;
-    let mut keys = read(file)?;
-    change(&mut keys)?;
-    replace(file, &text(&keys)).map_err(failed)
-}
-
-/// Returns the keys of a file; none if it does not exist.
-fn read(file: &Path) -> Result<Vec<WrittenKey>, CliError> {
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Ok(_) | Err(_) => {}
-    }
-    let AccessDocument { keys, rules, issuers, limits } = access::document(file).map_err(CliError::Invalid)?.value;
-    if rules.is_empty() && issuers.is_empty() && limits.is_empty() {
-        return Ok(keys);
-    }
-    let message = format!(
-        "{} has rules, issuers or limits, and `weir key` would lose their comments: use a file for keys alone",
-        file.display()
-    );
-    Err(CliError::Usage(message))
-}
-
-/// Returns the content of a file. JSON is YAML, and quotes whatever needs it.
-fn text(keys: &[WrittenKey]) -> String {
-    let mut text = HEADER.to_owned();
-    if keys.is_empty() {
-        text.push_str("keys: []\n");
-        return text;
-    }
-    text.push_str("keys:\n");
-    for key in keys {
-        // Strings and lists of words become JSON without errors.
-        text.push_str(&format!("- {}\n", serde_json::to_string(key).unwrap_or_default()));
-    }
-    text
-}
-
-/// Replaces a file at once. Only its owner may read it.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = Path::new(&name);
-    let mut options = fs::OpenOptions::new();
-    let mut out = options.write(true).create_new(true).mode(0o600).open(new)?;
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.sync_all());
-    let replaced = written.and_then(|()| fs::rename(new, file));
-    if replaced.is_err() {
-        // The error of the write is the one to report.
-        let _ = fs::remove_file(new);
-    }
-    replaced
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use clap::Parser;
-    use weir_access::{Operation, Policy};
+    use weir_access::{AccessDocument, Operation, Policy};
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::args::{Args, Command, KeyStoreArgs};
 
     /// Returns the arguments of `weir key create` for this file and client.
     fn create_args(file: &Path, client: &str) -> CreateKeyArgs {
@@ -170,35 +107,52 @@ mod tests {
         }
     }
 
-    #[test]
-    fn keys_are_made_listed_and_revoked_in_a_private_file() {
+    async fn read(file: &Path) -> Vec<WrittenKey> {
+        KeyStore::File(file.to_owned()).read().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn keys_are_made_listed_and_revoked_in_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("keys.yaml");
         for client in ["team-a", "system:serviceaccount:a:b"] {
-            create(&create_args(&file, client)).unwrap();
+            create(&create_args(&file, client)).await.unwrap();
         }
-        let keys = read(&file).unwrap();
+        let keys = read(&file).await;
         assert_eq!(keys.iter().map(|key| &*key.client).collect::<Vec<_>>(), ["team-a", "system:serviceaccount:a:b"]);
         assert_eq!(keys[0].expires.as_deref(), Some("2999-01-31T00:00:00Z"));
         assert_eq!((&keys[0].scopes[..], &*keys[0].roles[0]), (&[Operation::Infer][..], "a: b"));
         let document = AccessDocument { keys: keys.clone(), ..AccessDocument::default() };
         assert_eq!(Policy::of(&[document]).unwrap().keys.len(), 2);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let revoke_args = |id: &str| RevokeKeyArgs { file: file.clone(), id: id.to_owned() };
-        revoke(&revoke_args(&keys[0].id)).unwrap();
-        assert!(revoke(&revoke_args(&keys[0].id)).is_err());
-        revoke(&revoke_args(&keys[1].id)).unwrap();
-        assert_eq!(read(&file).unwrap(), []);
+        let revoke_args = |id: &str| RevokeKeyArgs {
+            store: KeyStoreArgs { file: Some(file.clone()), secret: None },
+            id: id.to_owned(),
+        };
+        revoke(&revoke_args(&keys[0].id)).await.unwrap();
+        assert!(revoke(&revoke_args(&keys[0].id)).await.is_err());
+        revoke(&revoke_args(&keys[1].id)).await.unwrap();
+        assert_eq!(read(&file).await, []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    #[test]
-    fn a_file_with_rules_is_not_rewritten() {
+    #[tokio::test]
+    async fn a_file_with_rules_is_not_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("access.yaml");
         let text = "rules:\n- clients: [a] # ours\n  services: ['*']\n";
         fs::write(&file, text).unwrap();
-        assert!(create(&create_args(&file, "a")).unwrap_err().to_string().contains("has rules, issuers or limits"));
+        let error = create(&create_args(&file, "a")).await.unwrap_err().to_string();
+        assert!(error.contains("has rules, issuers or limits"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+
+    #[test]
+    fn keys_are_either_in_a_file_or_in_a_secret() {
+        let parsed = |words: &str| Args::try_parse_from(words.split(' '));
+        assert!(parsed("weir key list").is_err());
+        assert!(parsed("weir key list --file a --secret b/c").is_err());
+        assert!(parsed("weir key list --secret c").is_err());
+        assert!(parsed("weir key list --secret b/c").is_ok());
     }
 }

@@ -67,7 +67,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,
-            Command::Key(args) => key::run(args),
+            Command::Key(args) => key::run(args).await,
             Command::Simulate(args) => simulate::run(*args).await,
             Command::Gateway(args) => kubernetes::gateway(args).await,
             Command::Controller(args) => kubernetes::controller(args).await,

@@ -102,7 +102,7 @@ fn access(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), 
     let help = "Lines about refusals and control calls that the bound for their client kept out of the log.";
     ConstCounter::new(left_out).encode(encoder.encode_descriptor(name, help, None, kind)?)?;
     let name = "weir_gateway_access_failed_reloads";
-    let help = "Changes of access files that could not be read, so that the last keys and rules stayed in use.";
+    let help = "Failed reads of access files, Secrets and ConfigMaps; the last keys and rules stay in use.";
     ConstCounter::new(access.failed_reloads()).encode(encoder.encode_descriptor(name, help, None, kind)?)
 }
 

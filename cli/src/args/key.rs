@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use weir_access::Operation;
 
-const NOTES: &str = "\
-A gateway reads the file by --access-file, and again within a second of each change. Rules, which
-say what a client may do, are in another access file: see docs/access.md.
+use super::object_name::{SecretName, secret_name};
 
-On Kubernetes, put the file into the Secret that the chart mounts (access.secret):
-    kubectl create secret generic weir-access -n weir-system --from-file=keys.yaml \\
-      --dry-run=client -o yaml | kubectl apply -f -";
+const NOTES: &str = "\
+A gateway reads the file by --access-file, or the Secret by --access-secret, and again within a
+second of each change. Rules, which say what a client may do, are elsewhere: see docs/access.md.
+
+On Kubernetes, gateways of the Helm chart read the Secret weir-access of their own namespace:
+    weir key create --secret weir-system/weir-access --client team-a";
 
 /// Makes, lists and revokes the API keys of clients.
 #[derive(Debug, clap::Args)]
@@ -32,12 +33,25 @@ pub(crate) enum KeyAction {
     Revoke(RevokeKeyArgs),
 }
 
+/// Flags that say where the keys are.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct KeyStoreArgs {
+    /// File with the keys of clients; made with mode 0600 if it does not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Secret of a Kubernetes cluster whose entry keys.yaml has the keys of clients; made if it does not exist. The
+    /// cluster is that of KUBECONFIG.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name)]
+    pub(crate) secret: Option<SecretName>,
+}
+
 /// Flags of `weir key create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateKeyArgs {
-    /// File of keys; made with mode 0600 if it does not exist.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: KeyStoreArgs,
 
     /// Name of the client, by which rules, logs and metrics name it.
     #[arg(long, value_name = "NAME")]
@@ -59,17 +73,15 @@ pub(crate) struct CreateKeyArgs {
 /// Flags of `weir key list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListKeysArgs {
-    /// File with the keys of clients.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: KeyStoreArgs,
 }
 
 /// Flags of `weir key revoke`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevokeKeyArgs {
-    /// File with the keys of clients.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: KeyStoreArgs,
 
     /// Id of the key, the part between its first two underscores.
     pub(crate) id: String,

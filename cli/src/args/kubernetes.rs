@@ -8,6 +8,7 @@ use weir_controller::UrlScheme;
 
 use super::LimitArgs;
 use super::domain::domain;
+use super::object_name::object_name;
 use super::price::price;
 use super::storage_initializer::{resources, variable};
 
@@ -57,6 +58,15 @@ pub(crate) struct GatewayArgs {
     /// allows are refused [default: every request is served].
     #[arg(long = "access-file", value_name = "FILE", help_heading = "Access")]
     pub(crate) access_files: Vec<PathBuf>,
+
+    /// Secret in --namespace whose entries have the form of --access-file; repeatable. The gateway watches it, so that a
+    /// change is in use within a second, and serves once it has read it. The Secret need not exist.
+    #[arg(long = "access-secret", value_name = "NAME", value_parser = object_name, help_heading = "Access")]
+    pub(crate) access_secrets: Vec<String>,
+
+    /// ConfigMap like --access-secret, for rules and issuers; repeatable.
+    #[arg(long = "access-config-map", value_name = "NAME", value_parser = object_name, help_heading = "Access")]
+    pub(crate) access_config_maps: Vec<String>,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

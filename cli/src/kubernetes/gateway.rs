@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_cluster::Directory;
@@ -12,7 +13,7 @@ use weir_ops::registry;
 
 use super::connect::{self, connect};
 use super::process::Process;
-use crate::access::AccessFiles;
+use crate::access::{AccessSources, named_objects};
 use crate::args::GatewayArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -32,7 +33,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// # Errors
 /// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
-    let access = AccessFiles::read(&args.access_files)?;
+    let objects = named_objects(&args.process.namespace, &args.access_secrets, &args.access_config_maps);
+    let access = AccessSources::read(&args.access_files, objects)?;
+    let is_complete = access.as_ref().map(AccessSources::completeness);
     let (ports, tls) = bind(&args)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
     let options = weir_cluster_kubernetes::Options {
@@ -44,14 +47,14 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     };
     let mut options = Options::new(&process.name, Scope::Cluster);
     args.limits.apply(&mut options);
-    options.access = access.as_ref().map(|files| Arc::clone(&files.control));
+    options.access = access.as_ref().map(|sources| Arc::clone(&sources.control));
     let gateway = Gateway::new(options);
     let snapshots = Directory::watch(&connected.cluster);
     let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
     process.tasks.spawn(follow);
     let report = Arc::clone(&gateway).report(process.stop.clone());
     process.tasks.spawn(report);
-    serve_admin(&process, &gateway)?;
+    serve_admin(&process, &gateway, is_complete)?;
     leave_with_drain(&process, &gateway);
     let closed = process.drain.closed().clone();
     if let Some(tls) = tls {
@@ -60,8 +63,9 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
         process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
     }
     if let Some(access) = access {
+        let changes = access.watch(&connected.client);
         let stop = process.stop.clone();
-        process.tasks.spawn(async move { stop.run_until_cancelled(access.follow()).await });
+        process.tasks.spawn(async move { stop.run_until_cancelled(access.follow(changes)).await });
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;
@@ -100,21 +104,27 @@ fn leave_with_drain(process: &Process, gateway: &Arc<Gateway>) {
     });
 }
 
-fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError> {
+fn serve_admin(
+    process: &Process,
+    gateway: &Arc<Gateway>,
+    is_complete: Option<Arc<AtomicBool>>,
+) -> Result<(), CliError> {
     let mut metrics = registry::with_process_metrics();
     gateway.register(&mut metrics);
     let reports = weir_cluster_reports::service(gateway.reports());
     let described = Arc::clone(gateway);
     let admin = process
-        .admin(metrics, readiness(process, gateway))?
+        .admin(metrics, readiness(process, gateway, is_complete))?
         .with_page("/routes", Arc::new(move || described.describe()))
         .with_service(weir_cluster_reports::PATH, reports);
     process.serve(admin);
     Ok(())
 }
 
-/// Returns a check that reports ready once the gateway knows the routes, until it drains.
-fn readiness(process: &Process, gateway: &Arc<Gateway>) -> HealthCheck {
+/// Returns a check that reports ready once the gateway knows the routes, and with access control all keys and rules,
+/// until it drains.
+fn readiness(process: &Process, gateway: &Arc<Gateway>, is_complete: Option<Arc<AtomicBool>>) -> HealthCheck {
     let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
-    Arc::new(move || if gateway.is_ready() { drained() } else { Health::Starting })
+    let knows_access = move || is_complete.as_ref().is_none_or(|is_complete| is_complete.load(Ordering::Acquire));
+    Arc::new(move || if gateway.is_ready() && knows_access() { drained() } else { Health::Starting })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -76,7 +77,7 @@ impl Components {
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
         let announced = announce::Port::of(ports);
         if let Some(access) = ports.access.take() {
-            tasks.spawn(until(&stop, access.follow()));
+            tasks.spawn(until(&stop, access.follow(stream::empty().boxed())));
         }
         let predictor_ports = PredictorPorts {
             addresses: predictors,
@@ -177,7 +178,7 @@ fn gateway(
     options.declared = Some(services);
     options.hosts = ports.serving_hosts.clone();
     ports.limits.apply(&mut options);
-    options.access = ports.access.as_ref().map(|files| Arc::clone(&files.control));
+    options.access = ports.access.as_ref().map(|sources| Arc::clone(&sources.control));
     if let Some(tls) = &ports.tls {
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use weir_serve::known_hosts::KnownHosts;
 
-use crate::access::AccessFiles;
+use crate::access::AccessSources;
 use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;
 use crate::ports::bind;
@@ -25,7 +25,7 @@ pub(super) struct Ports {
     /// Limits of the serving port.
     pub(super) limits: LimitArgs,
     /// Keys and rules of clients; `None` serves every request.
-    pub(super) access: Option<AccessFiles>,
+    pub(super) access: Option<AccessSources>,
 }
 
 impl Ports {
@@ -36,7 +36,7 @@ impl Ports {
     /// certificate, or for the same port given to both flags; [`CliError::Invalid`] for access files with errors.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
-        let access = AccessFiles::read(&args.access_files)?;
+        let access = AccessSources::read(&args.access_files, Vec::new())?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let admin = SocketAddr::new(args.admin_address, args.admin_port);
         let admin = bind("--admin-port", admin);
