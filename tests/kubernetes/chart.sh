@@ -169,6 +169,27 @@ model_cache_has_one_right() {
     helm lint --strict --quiet $chart --set modelCache.enabled=true
 }
 
+access() { render --set access.enabled=true "$@"; }
+
+# A mounted Secret is up to a minute old, so gateways watch it, with rights for exactly their two objects.
+access_is_watched() {
+    refused kind access.issuers[0].kind=ldap
+    check "nothing of access control by default" 0 "$(render | grep -cE 'access|nonResourceURLs')"
+    check "watched objects" "--access-config-map=weir-access-rules --access-secret=weir-access" "$(access | grep -o -- '--access-.*' | paste -sd ' ')"
+    check "no Secret if keys are not used" "--access-config-map=weir-access-rules" "$(access --set access.secretName= | grep -o -- '--access-.*')"
+    check "nothing is mounted" 0 "$(access | grep -c 'mountPath: /etc/weir')"
+    check "rights to read these objects" '"configmaps":"weir-access-rules" "secrets":"mine"' \
+        "$(access --set access.secretName=mine -s templates/rbac.yaml |
+            sed -n 's/.*"resourceNames":\["\(weir-access-rules\|mine\)"\],"resources":\[\("[a-z]*"\)\],"verbs":\["get","list","watch"\]}$/\2:"\1"/p' | paste -sd ' ')"
+    check "access document by default" 1 "$(access | grep -cF 'rules.yaml: "{\"issuers\":[{\"kind\":\"kubernetes\"}],\"limits\":[],\"rules\":[]}"')"
+    check "right to read the keys of tokens" 1 "$(access | grep -c '"nonResourceURLs":\["/.well-known/openid-configuration","/openid/v1/jwks"\]')"
+    check "no such right without tokens" 0 "$(access --set-json 'access.issuers=[]' | grep -c nonResourceURLs)"
+    check "access rules" 1 "$(access --set 'access.rules[0].clients={a},access.rules[0].services={a/*}' |
+        grep -cF '\"rules\":[{\"clients\":[\"a\"],\"services\":[\"a/*\"]}]}"')"
+    check "limits" 1 "$(access --set 'access.limits[0].clients={a},access.limits[0].weight=4' | grep -cF '\"limits\":[{\"clients\":[\"a\"],\"weight\":4}]')"
+    helm lint --strict --quiet $chart --set access.enabled=true
+}
+
 lint() {
     helm lint --strict --quiet $chart
     copies_match_their_sources
@@ -191,10 +212,7 @@ lint() {
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -o '"name":"[a-z]*"' | cut -d'"' -f4 | paste -sd ' ')"
     check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
     check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
-    check "no access files by default" 0 "$(render | grep -c access)"
-    check "access files" 2 "$(render --set access.enabled=true,access.secretName=keys | grep -c -- --access-file=)"
-    check "access rules" 1 "$(render --set 'access.enabled=true,access.rules[0].clients={a},access.rules[0].services={a/*}' |
-        grep -cF 'rules.yaml: "{\"rules\":[{\"clients\":[\"a\"],\"services\":[\"a/*\"]}]}"')"
+    access_is_watched
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
     check "no metrics API by default" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"
@@ -453,10 +471,12 @@ install() {
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
     kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null
-    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5 >/dev/null
+    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5,access.enabled=true >/dev/null
     check "webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
         -o 'jsonpath={.webhooks[0].clientConfig.caBundle} {.webhooks[0].timeoutSeconds}') $(kubectl get secret weir-webhook -n $namespace \
         -o 'jsonpath={.data.pairs\.json}')"
+    check "gateway watches the Secret with keys" yes "$(may_by_name gateway watch secret/weir-access)"
+    check "gateway watches no other Secret" "no no" "$(may_by_name gateway watch secret/other) $(may gateway list secrets $namespace)"
     check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"
     helm uninstall weir --namespace $namespace --wait >/dev/null
     check "objects left after helm uninstall" "" "$(leftovers)"

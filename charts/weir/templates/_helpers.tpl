@@ -110,30 +110,10 @@ spec:
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
-          {{- if or .secret .access }}
-          volumeMounts:
-            {{- if .secret }}
-            - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
-            {{- end }}
-            {{- with .access }}
-            - {name: access-rules, mountPath: /etc/weir/access-rules, readOnly: true}
-            {{- if .secretName }}
-            - {name: access-keys, mountPath: /etc/weir/access-keys, readOnly: true}
-            {{- end }}
-            {{- end }}
+          {{- with .secret }}
+          volumeMounts: [{name: tls, mountPath: /etc/weir/tls, readOnly: true}]
+      volumes: [{name: tls, secret: {secretName: {{ . }}}}]
           {{- end }}
-      {{- if or .secret .access }}
-      volumes:
-        {{- with .secret }}
-        - {name: tls, secret: {secretName: {{ . }}}}
-        {{- end }}
-        {{- with .access }}
-        - {name: access-rules, configMap: {name: weir-access-rules}}
-        {{- with .secretName }}
-        - {name: access-keys, secret: {secretName: {{ . }}}}
-        {{- end }}
-        {{- end }}
-      {{- end }}
 {{- end }}
 
 {{/* Service of a component inside the cluster: include "weir.service" (dict "root" $ "name" "gateway" "ports" (list …)) */}}
