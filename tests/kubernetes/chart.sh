@@ -190,6 +190,27 @@ access_is_watched() {
     helm lint --strict --quiet $chart --set access.enabled=true
 }
 
+policies() { render -s templates/network-policies.yaml --set networkPolicies.admin.enabled=true "$@"; }
+
+# A policy of all namespaces cannot exist, so those of services are listed.
+network_policies_are_those_of_values() {
+    local peer='[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]'
+    refused from/0 networkPolicies.admin.from[0]=monitoring
+    check "no policies by default" 0 "$(render | grep -c 'kind: NetworkPolicy')"
+    check "policies of the admin port" "weir-autoscaler weir-controller weir-gateway" "$(policies | sed -n '/^metadata:/{n;s/^  name: //p}' | paste -sd ' ')"
+    check "ports for everyone" "serving webhook" "$(policies | sed -n 's/^ *- ports: \[{port: \([a-z-]*\), .*/\1/p' | sort | paste -sd ' ')"
+    check "ports for everyone with everything" "metrics-api models serving serving-tls webhook" \
+        "$(policies --set gateway.tls.secretName=tls,modelCache.enabled=true,metricsApi.custom=true |
+            sed -n 's/^ *- ports: \[{port: \([a-z-]*\), .*/\1/p' | sort | paste -sd ' ')"
+    check "peers of the admin port" 3 "$(policies --set-json "networkPolicies.admin.from=$peer" |
+        grep -cF -- "- from: [{\"podSelector\":{\"matchLabels\":{\"app.kubernetes.io/part-of\":\"weir\"}}},${peer:1}")"
+    check "policies of services" '"a" "b"' "$(render --set 'networkPolicies.services.namespaces={a,b}' -s templates/network-policies.yaml |
+        sed -n '/^metadata:/{n;n;s/^  namespace: //p}' | paste -sd ' ')"
+    check "who reaches pods of services" "weir-controller weir-gateway" "$(render --set 'networkPolicies.services.namespaces={a}' \
+        -s templates/network-policies.yaml | sed -n 's/^ *podSelector: .*kubernetes.io.name":"\(weir-[a-z]*\)".*/\1/p' | sort | paste -sd ' ')"
+    helm lint --strict --quiet $chart --set networkPolicies.admin.enabled=true,networkPolicies.services.namespaces={a}
+}
+
 lint() {
     helm lint --strict --quiet $chart
     copies_match_their_sources
@@ -213,6 +234,7 @@ lint() {
     check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
     check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
     access_is_watched
+    network_policies_are_those_of_values
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
     check "no metrics API by default" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"
@@ -463,6 +485,8 @@ install() {
     check "priority of Weir's pods" "1000000 1000000 1000000 1000000" \
         "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
     check "maxUnavailable of the gateway's disruption budget" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
+    check "network policies are valid" "" "$(policies --set 'networkPolicies.services.namespaces={default},metricsApi.custom=true' \
+        --set-json 'networkPolicies.services.from=[{"ipBlock":{"cidr":"10.0.0.0/8"}}]' | kubectl apply --dry-run=server -f - 2>&1 >/dev/null)"
     refused_install "there is one already" other
     roles_have_least_privilege
     autoscaler_only_sets_the_deletion_cost
