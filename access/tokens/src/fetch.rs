@@ -19,6 +19,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Media types of key sets (RFC 7517, 8.5.2) and OpenID configurations. A Kubernetes API server answers 406 to a client
+/// that does not accept the first for its key set.
+const ACCEPTED: &str = "application/jwk-set+json, application/json";
+
 /// Maximum size of a response in bytes. Key sets with chains of certificates have some tens of KiB.
 const MAX_RESPONSE: usize = 256 * 1024;
 
@@ -100,7 +104,7 @@ impl Server {
     }
 
     async fn get(&self, url: &Url) -> Result<Vec<u8>, String> {
-        let request = self.client.get(url.clone()).header(header::ACCEPT, "application/json");
+        let request = self.client.get(url.clone()).header(header::ACCEPT, ACCEPTED);
         let request = match &self.authorization {
             Some(value) => request.header(header::AUTHORIZATION, value.clone()),
             None => request,

@@ -118,14 +118,18 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, state: Arc<Mutex<State>
 fn respond(request: &Request<Incoming>, state: &mut State) -> Response<Full<Bytes>> {
     let value = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     state.authorization = value.map(str::to_owned);
+    let accepted = request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    let accepts = |media_type| accepted == "*/*" || accepted.split(", ").any(|one| one == media_type);
     let (status, body) = match request.uri().path() {
-        "/.well-known/openid-configuration" => {
+        "/.well-known/openid-configuration" if accepts("application/json") => {
             (200, json!({ "issuer": state.named.1, "jwks_uri": state.named.0 }).to_string().into_bytes())
         }
-        "/keys" | "/openid/v1/jwks" => {
+        "/keys" | "/openid/v1/jwks" if accepts("application/jwk-set+json") => {
             state.fetches += 1;
             state.key_set.clone()
         }
+        // An API server offers one media type for each path, and answers 406 to clients that accept only others.
+        "/.well-known/openid-configuration" | "/keys" | "/openid/v1/jwks" => (406, Vec::new()),
         _ => (404, Vec::new()),
     };
     let response = Response::builder().status(status).header("location", format!("{}/elsewhere", state.url));
