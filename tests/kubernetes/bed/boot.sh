@@ -17,7 +17,10 @@ bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 files() { # Files written outside the state vanish with the mount namespace.
     mount --make-rshared /
     local folder
-    for folder in /run /var/log; do mount -t tmpfs tmpfs $folder; done
+    # The kubelet makes the sockets of device plugins in its usual directory, whatever its --root-dir is, and containerd
+    # has the results of CNI plugins in theirs.
+    mkdir -p /var/lib/kubelet /var/lib/cni
+    for folder in /run /var/log /var/lib/kubelet /var/lib/cni; do mount -t tmpfs tmpfs $folder; done
     mkdir -p $state
     mount --bind "$1" $state
     mkdir -p $state/tmp
