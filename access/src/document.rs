@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::client_certificates::ClientCertificates;
 use crate::issuer::IssuerSettings;
 use crate::limits::ClientLimits;
 use crate::operation::Operation;
@@ -21,6 +22,9 @@ pub struct AccessDocument {
     /// Issuers of tokens that clients may send in place of keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issuers: Vec<IssuerSettings>,
+    /// Certificates that clients may present on a port with TLS in place of keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_certificates: Vec<ClientCertificates>,
     /// Limits and weights of clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ClientLimits>,

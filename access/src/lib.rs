@@ -4,6 +4,7 @@
 //! for all services, and those of a service's own annotation, for that service alone.
 
 mod caller;
+mod client_certificates;
 mod document;
 mod issuer;
 mod key;
@@ -15,8 +16,10 @@ mod policy;
 mod rule;
 mod rules;
 mod service_id;
+mod shared_names;
 
 pub use caller::Caller;
+pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES};
 pub use document::{AccessDocument, WrittenKey};
 pub use issuer::{IssuerKind, IssuerSettings};
 pub use key::{KeyDigest, KeyId, NewKey};
@@ -32,9 +35,10 @@ pub use service_id::ServiceId;
 pub const MAX_NAME: usize = 253;
 
 /// Returns true for a name of a client that fits a header, a log line and a metric label: 1 to [`MAX_NAME`] visible
-/// ASCII characters, without quotes, commas and the `*` of patterns.
+/// ASCII characters, without quotes, commas and the `*` of patterns. A name does not begin with `(`, as the names of
+/// requests without a client do in logs and metrics, such as `(anonymous)`.
 #[must_use]
 pub fn is_client_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b',' | b'*');
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_allowed)
+    (1..=MAX_NAME).contains(&name.len()) && !name.starts_with('(') && name.bytes().all(is_allowed)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::caller::Caller;
+use crate::client_certificates::{self, ClientCertificates};
 use crate::document::{AccessDocument, WrittenKey};
 use crate::issuer::IssuerSettings;
 use crate::key::{KeyDigest, KeyId};
@@ -17,6 +18,7 @@ use crate::limits::{ClientLimits, MAX_LIMITS};
 use crate::operation::Operations;
 use crate::rule::{RuleError, below};
 use crate::rules::Rules;
+use crate::shared_names;
 
 /// Keys and rules of all access files.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub struct Policy {
     pub rules: Rules,
     /// All issuers of tokens, whose settings are not validated yet.
     pub issuers: Vec<IssuerSettings>,
+    /// Client certificates of all files, whose authorities are not read yet.
+    pub client_certificates: Vec<ClientCertificates>,
     /// Limits of all clients; the first that name a client are its own.
     pub limits: Vec<ClientLimits>,
 }
@@ -55,8 +59,19 @@ pub enum Problem {
     #[error("expected 64 hexadecimal digits, the SHA-256 of the key")]
     Digest,
     /// A name that no client can have.
-    #[error("expected 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`")]
+    #[error(
+        "expected 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning"
+    )]
     Client,
+    /// A prefix that names of clients cannot begin with.
+    #[error("expected at most 64 visible ASCII characters without quotes, commas, `\\` and `*`, and not `system:`")]
+    Prefix,
+    /// A prefix by which two sources could give the same client's name.
+    #[error("names of another issuer or entry could begin the same: no prefix may begin with another one")]
+    SharedPrefix,
+    /// More entries of client certificates than a certificate can be compared with.
+    #[error("more than {} entries", client_certificates::MAX_ENTRIES)]
+    TooManyEntries,
     /// A time that is not written as in RFC 3339.
     #[error("expected a time such as 2027-01-31T00:00:00Z")]
     Time,
@@ -78,7 +93,7 @@ impl Policy {
     /// Every error of every file.
     pub fn of(documents: &[AccessDocument]) -> Result<Self, Vec<PolicyError>> {
         let (mut keys, mut names, mut errors) = (Keys::default(), Names::default(), Vec::new());
-        let (mut rules, mut issuers, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rules, mut issuers, mut certificates, mut limits) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (document, content) in documents.iter().enumerate() {
             let mut report = |field: String, problem| errors.push(PolicyError { document, field, problem });
             for (at, written) in content.keys.iter().enumerate() {
@@ -98,11 +113,26 @@ impl Policy {
                     report(format!("limits[{at}].clients"), Problem::LimitClients);
                 }
             }
+            for (at, entry) in content.client_certificates.iter().enumerate() {
+                if certificates.len() + at >= client_certificates::MAX_ENTRIES {
+                    report(format!("clientCertificates[{at}]"), Problem::TooManyEntries);
+                } else if !entry.has_valid_prefix() {
+                    report(format!("clientCertificates[{at}].clientPrefix"), Problem::Prefix);
+                }
+            }
+            certificates.extend(content.client_certificates.iter().cloned());
             limits.extend(content.limits.iter().cloned());
             rules.extend(content.rules.iter().cloned());
             issuers.extend(content.issuers.iter().cloned());
         }
-        if errors.is_empty() { Ok(Self { keys, rules: Rules::new(rules), issuers, limits }) } else { Err(errors) }
+        for (document, at) in shared_names::entries_with_shared_names(documents) {
+            let field = format!("clientCertificates[{at}].clientPrefix");
+            errors.push(PolicyError { document, field, problem: Problem::SharedPrefix });
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Self { keys, rules: Rules::new(rules), issuers, client_certificates: certificates, limits })
     }
 
     /// Returns the limits of a client; `None` for a client that no limits name.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::time::MissedTickBehavior;
-use weir_access::{AccessDocument, Policy};
+use weir_access::{AccessDocument, ClientCertificates, Policy};
 use weir_cluster_kubernetes::{Client, DataObject, Entries};
 use weir_crds::{ReadDocument, read_document};
-use weir_gateway::AccessControl;
+use weir_gateway::{AccessControl, ClientAuthority};
 
 use crate::error::CliError;
 
@@ -26,16 +26,31 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Largest access file, in bytes. A key takes about 180.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Largest file of certificate authorities, in bytes. The authorities of a whole operating system take about 220 KiB.
+const MAX_CA_BYTES: u64 = 1 << 20;
+
 /// The access documents of a gateway, and the access control that follows them.
 pub(crate) struct AccessSources {
     pub(crate) control: Arc<AccessControl>,
     files: Vec<PathBuf>,
-    /// Fingerprints of the files before they were last read.
-    seen: Vec<Fingerprint>,
+    watched: Watched,
+    has_certificates: bool,
     objects: Vec<DataObject>,
     /// Entries of each object; `None` before it was first read.
     entries: Vec<Option<Entries>>,
     is_complete: Arc<AtomicBool>,
+}
+
+/// The files of keys and rules, and those of certificate authorities, as they were before they were last read.
+#[derive(Debug, PartialEq, Eq)]
+struct Watched(Vec<(PathBuf, Fingerprint)>);
+
+/// Content of all access files, and of the files that they name.
+struct Content {
+    policy: Policy,
+    authorities: Vec<ClientAuthority>,
+    /// Files of certificate authorities before they were read.
+    authority_files: Watched,
 }
 
 /// Changes of the objects: the place of an object in the list, and its entries.
@@ -61,14 +76,28 @@ impl AccessSources {
             return Ok(None);
         }
         // The fingerprints are taken before the content is read, so that a change in between is noticed.
-        let seen = fingerprints(files);
-        let mut policy = policy(files, &[]).map_err(CliError::Invalid)?;
-        let issuers = std::mem::take(&mut policy.issuers);
-        let control = AccessControl::new(policy);
-        control.trust(&issuers).map_err(|error| CliError::Invalid(vec![error.to_string()]))?;
+        let mut watched = Watched::of(files.iter());
+        let content = content(files, &[]).map_err(CliError::Invalid)?;
+        let has_certificates = !content.authorities.is_empty();
+        let control = AccessControl::new(Policy::default());
+        let authority_files = apply(&control, content).map_err(CliError::Invalid)?;
+        watched.0.extend(authority_files.0);
         let is_complete = Arc::new(AtomicBool::new(objects.is_empty()));
         let entries = vec![None; objects.len()];
-        Ok(Some(Self { control, files: files.to_vec(), seen, objects, entries, is_complete }))
+        Ok(Some(Self { control, files: files.to_vec(), watched, has_certificates, objects, entries, is_complete }))
+    }
+
+    /// Checks that clients can present certificates if the files have authorities for them. `tls` is the TLS of the
+    /// gateway's port.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] if the gateway has no port with TLS.
+    pub(crate) fn check_port<T>(&self, tls: Option<&T>) -> Result<(), CliError> {
+        if self.has_certificates && tls.is_none() {
+            let message = "clientCertificates of --access-file need a port with TLS: set --tls-cert and --tls-key";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        Ok(())
     }
 
     /// Returns a flag that becomes true once the documents of all objects are in use. Until then clients are refused what
@@ -113,24 +142,22 @@ impl AccessSources {
 
     /// Returns true if a file has changed.
     fn notice_files(&mut self) -> bool {
-        let now = fingerprints(&self.files);
-        let is_new = now != self.seen;
-        self.seen = now;
+        let now = self.watched.again();
+        let is_new = now != self.watched;
+        self.watched = now;
         is_new
     }
 
-    async fn reload(&self) {
+    async fn reload(&mut self) {
         let (files, texts) = (self.files.clone(), objects::texts(&self.objects, &self.entries));
-        let read = tokio::task::spawn_blocking(move || policy(&files, &texts)).await;
+        let read = tokio::task::spawn_blocking(move || content(&files, &texts)).await;
         let read = read.unwrap_or_else(|error| Err(vec![error.to_string()]));
-        let trusted = read.and_then(|policy| match self.control.trust(&policy.issuers) {
-            Ok(()) => Ok(policy),
-            Err(error) => Err(vec![error.to_string()]),
-        });
-        match trusted {
-            Ok(policy) => {
-                tracing::info!(keys = policy.keys.len(), "the new keys and rules are in use");
-                self.control.replace(policy);
+        let keys = read.as_ref().map_or(0, |content| content.policy.keys.len());
+        match read.and_then(|content| apply(&self.control, content)) {
+            Ok(authority_files) => {
+                self.watched.0.truncate(self.files.len());
+                self.watched.0.extend(authority_files.0);
+                tracing::info!(keys, "the new keys and rules are in use");
                 self.is_complete.store(self.entries.iter().all(Option::is_some), Ordering::Release);
             }
             Err(errors) => {
@@ -140,6 +167,53 @@ impl AccessSources {
             }
         }
     }
+}
+
+impl Watched {
+    fn of<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Self {
+        Self(files.map(|file| (file.clone(), fingerprint(file))).collect())
+    }
+
+    /// Returns the same files as they are now.
+    fn again(&self) -> Self {
+        Self::of(self.0.iter().map(|(file, _)| file))
+    }
+}
+
+/// Applies the content of the files. Returns the files of certificate authorities.
+///
+/// # Errors
+/// One line for what is wrong. Keys and rules then stay as they were.
+fn apply(control: &AccessControl, content: Content) -> Result<Watched, Vec<String>> {
+    let Content { policy, authorities, authority_files } = content;
+    control.trust(&policy.issuers).map_err(|error| vec![error.to_string()])?;
+    control.accept_certificates(authorities).map_err(|error| vec![error.to_string()])?;
+    control.replace(policy);
+    Ok(authority_files)
+}
+
+/// Reads all files and texts, and the files of certificate authorities that they name. The errors are lines with file, line and
+/// field.
+fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Content, Vec<String>> {
+    let policy = policy(files, texts)?;
+    let authority_files = Watched::of(policy.client_certificates.iter().map(|entry| &entry.ca_file));
+    let (mut authorities, mut errors) = (Vec::new(), Vec::new());
+    for entry in &policy.client_certificates {
+        match authority(entry) {
+            Ok(authority) => authorities.push(authority),
+            Err(reason) => errors.push(format!("{} (clientCertificates): {reason}", entry.ca_file.display())),
+        }
+    }
+    if errors.is_empty() { Ok(Content { policy, authorities, authority_files }) } else { Err(errors) }
+}
+
+fn authority(entry: &ClientCertificates) -> Result<ClientAuthority, String> {
+    let size = std::fs::metadata(&entry.ca_file).map_err(|error| error.to_string())?.len();
+    if size > MAX_CA_BYTES {
+        return Err(format!("{size} bytes, more than {MAX_CA_BYTES}"));
+    }
+    let pem = std::fs::read(&entry.ca_file).map_err(|error| error.to_string())?;
+    ClientAuthority::new(entry, &pem).map_err(|error| error.to_string())
 }
 
 impl ReadAccess {
@@ -195,13 +269,10 @@ pub(crate) fn read_text(name: &str, text: &str) -> Result<ReadDocument<AccessDoc
     read_document(name, text).map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect())
 }
 
-fn fingerprints(files: &[PathBuf]) -> Vec<Fingerprint> {
-    let each = files.iter().map(|file| {
-        // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
-        let found = std::fs::metadata(file).ok()?;
-        Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
-    });
-    each.collect()
+fn fingerprint(file: &Path) -> Fingerprint {
+    // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
 }
 
 #[cfg(test)]
@@ -232,6 +303,28 @@ mod tests {
         let errors = policy(&[one, folder.path().join("none.yaml")], &[]).unwrap_err();
         assert!(errors[0].ends_with("keys.yaml:1:1: kyes: unknown field; did you mean `keys`?"), "{errors:?}");
         assert!(errors[1].contains("none.yaml (--access-file): No such file"), "{errors:?}");
+    }
+
+    #[test]
+    fn files_of_authorities_are_read_and_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, ca) = (folder.path().join("access.yaml"), folder.path().join("ca.pem"));
+        let entry = format!("clientCertificates:\n- caFile: {}\n  clientPrefix: 'ca:'\n", ca.display());
+        fs::write(&file, entry).unwrap();
+        let error = |files: &[PathBuf]| content(files).err().unwrap().remove(0);
+        let missing = error(std::slice::from_ref(&file));
+        assert!(missing.contains("ca.pem (clientCertificates): No such file"), "{missing}");
+        fs::write(&ca, "none").unwrap();
+        let empty = error(std::slice::from_ref(&file));
+        assert!(empty.ends_with("(clientCertificates): it holds no certificate in PEM"), "{empty}");
+        let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+        fs::write(&ca, made.cert.pem()).unwrap();
+        let files = AccessSources::read(&[file], Vec::new()).unwrap().unwrap();
+        assert!(files.check_port(None::<&()>).is_err());
+        assert!(files.check_port(Some(&())).is_ok());
+        assert_eq!(files.watched.again(), files.watched);
+        fs::write(&ca, made.cert.pem() + "\n").unwrap();
+        assert_ne!(files.watched.again(), files.watched);
     }
 
     /// Returns the text between the fences of the first block of YAML.

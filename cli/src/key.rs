@@ -30,7 +30,7 @@ pub(crate) async fn run(args: KeyArgs) -> Result<Exit, CliError> {
 
 async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
     if !is_client_name(&args.client) {
-        let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`";
+        let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning";
         return Err(CliError::Usage(message.to_owned()));
     }
     let key = new_key()?;
@@ -143,7 +143,7 @@ mod tests {
         let text = "rules:\n- clients: [a] # ours\n  services: ['*']\n";
         fs::write(&file, text).unwrap();
         let error = create(&create_args(&file, "a")).await.unwrap_err().to_string();
-        assert!(error.contains("has rules, issuers or limits"), "{error}");
+        assert!(error.contains("has more than keys"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
 

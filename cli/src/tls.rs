@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, version};
+use weir_gateway::ServerTls;
 
 use crate::error::CliError;
 use crate::pem::{certificates, private_key};
@@ -17,9 +17,6 @@ use crate::pem::{certificates, private_key};
 /// Interval at which the files are checked for changes. Certificates are renewed days before they expire, so minutes
 /// would do; five seconds let a manual replacement take effect soon.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Protocols that clients may choose from, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate and its private key, from two files.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ type Fingerprint = [Option<(i64, i64, u64, u64)>; 2];
 /// TLS configuration of a serving port.
 pub(crate) struct Tls {
     pub(crate) pair: Arc<KeyPair>,
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) server: ServerTls,
 }
 
 impl Tls {
@@ -50,8 +47,8 @@ impl Tls {
             return Ok(None);
         };
         let pair = KeyPair::read(certificate, key)?;
-        let config = pair.config().map_err(|error| CliError::Usage(error.to_string()))?;
-        Ok(Some(Self { pair, config }))
+        let server = ServerTls::new(pair.clone()).map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Some(Self { pair, server }))
     }
 }
 
@@ -70,20 +67,6 @@ impl KeyPair {
             at_start,
             current: ArcSwap::from_pointee(current),
         }))
-    }
-
-    /// Returns the TLS configuration: versions 1.2 and 1.3, for HTTP/2 and HTTP/1.1.
-    ///
-    /// # Errors
-    /// An error if the cryptography library does not support one of the versions.
-    fn config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
-        let resolver = Arc::clone(self);
-        let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Arc::new(config))
     }
 
     /// Returns the path of the certificate file.

@@ -8,6 +8,8 @@
 //! names its model is authenticated before the body is read. A gateway without access control checks nothing.
 
 mod audit;
+mod certificates;
+mod chain;
 mod credentials;
 mod guard;
 mod operation;
@@ -19,10 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
+use http::request::Parts;
 use weir_access::{Caller, IssuerSettings, Operations, Policy, is_client_name};
 use weir_tokens::{Issuers, SettingsError, TokenError};
 
 use audit::Audit;
+pub(crate) use certificates::{Authorities, ClientChain};
+pub use certificates::{AuthorityError, ClientAuthority};
 use credentials::AuthError;
 pub(crate) use guard::{Choice, Guard, Opened};
 use rates::Rates;
@@ -31,6 +36,7 @@ use rates::Rates;
 pub struct AccessControl {
     policy: ArcSwap<Policy>,
     issuers: Issuers,
+    authorities: ArcSwap<Authorities>,
     rates: Rates,
     failed_reloads: AtomicU64,
     pub(crate) audit: Audit,
@@ -43,6 +49,7 @@ impl AccessControl {
         Arc::new(Self {
             policy: ArcSwap::from_pointee(policy),
             issuers: Issuers::default(),
+            authorities: ArcSwap::default(),
             rates: Rates::default(),
             failed_reloads: AtomicU64::new(0),
             audit: Audit::default(),
@@ -60,6 +67,21 @@ impl AccessControl {
     /// [`SettingsError`] if settings are wrong. The former issuers then stay.
     pub fn trust(&self, issuers: &[IssuerSettings]) -> Result<(), SettingsError> {
         self.issuers.apply(issuers)
+    }
+
+    /// Replaces the authorities whose certificates name clients, on ports with TLS. A client that another authority named
+    /// before has no name from now on, also on an open connection.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] if certificates cannot be verified by them. The former authorities then stay.
+    pub fn accept_certificates(&self, authorities: Vec<ClientAuthority>) -> Result<(), AuthorityError> {
+        self.authorities.store(Arc::new(Authorities::new(authorities)?));
+        Ok(())
+    }
+
+    /// Returns the authorities whose certificates name clients.
+    pub(crate) fn authorities(&self) -> Arc<Authorities> {
+        self.authorities.load_full()
     }
 
     /// Fetches the keys of issuers, until the future is dropped. Without this, no token is accepted.
@@ -80,6 +102,14 @@ impl AccessControl {
         }
         let (client, roles) = (Arc::clone(&identity.client), identity.roles.clone());
         Ok(Arc::new(Caller::named(client, roles, Operations::ALL)))
+    }
+
+    /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970; `None`
+    /// without a certificate.
+    fn client_of_connection(&self, parts: &Parts, now: u64) -> Option<Result<Arc<Caller>, AuthError>> {
+        let chain = parts.extensions.get::<ClientChain>()?;
+        let client = chain.client(&self.authorities.load(), now)?;
+        Some(client.map_err(AuthError::Certificate))
     }
 
     /// Counts a change of the access files that could not be read, so that the last keys and rules stay in use.

@@ -37,7 +37,7 @@ mod server;
 mod state;
 mod upstream;
 
-pub use access::AccessControl;
+pub use access::{AccessControl, AuthorityError, ClientAuthority};
 pub use gateway::Gateway;
 pub use options::{Options, Scope};
-pub use port::{Encryption, Port};
+pub use port::{Encryption, Port, ServerTls};

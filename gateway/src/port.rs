@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::server::ResolvesServerCert;
+use tokio_rustls::rustls::{ConfigBuilder, Error as TlsError, ServerConfig, WantsVerifier, version};
 use weir_cluster::Host;
 
 /// A port for requests. All ports of a gateway without a host of their own accept the same requests. The port that
@@ -28,8 +30,29 @@ pub(crate) struct PortHost(pub(crate) Host);
 pub enum Encryption {
     /// Plain TCP without encryption.
     Plain,
-    /// TLS only. The configuration should offer `h2` and `http/1.1`.
-    Tls(Arc<ServerConfig>),
+    /// TLS; a client without it is disconnected.
+    Tls(ServerTls),
+}
+
+/// TLS of a port: versions 1.2 and 1.3, for HTTP/2 and HTTP/1.1. Clients may present certificates if the gateway's access
+/// control has authorities for them.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    pub(crate) builder: ConfigBuilder<ServerConfig, WantsVerifier>,
+    pub(crate) certificate: Arc<dyn ResolvesServerCert>,
+}
+
+impl ServerTls {
+    /// Returns the TLS of a port that serves with this certificate.
+    ///
+    /// # Errors
+    /// An error if the cryptography library does not support one of the versions.
+    pub fn new(certificate: Arc<dyn ResolvesServerCert>) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
+        Ok(Self { builder, certificate })
+    }
 }
 
 impl Port {

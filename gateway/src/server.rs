@@ -3,6 +3,7 @@
 
 mod exchange;
 mod request_checks;
+mod tls_config;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -15,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
 use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, Traffic, tls};
 
+use crate::access::ClientChain;
 use crate::body::FlushFirst;
 use crate::port::{Encryption, Port, PortHost};
 use crate::proxy::Proxy;
+use tls_config::TlsConfig;
 
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
 const MAX_HEAD: usize = 64 << 10;
@@ -31,9 +34,13 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
     let http = HttpPort::new(options(proxy.context.options.connections), stop);
     // Boxed, because a task's future contains a copy of the stream for each place through which the stream is moved.
     let host = port.host.map(PortHost);
+    let tls = match port.encryption {
+        Encryption::Plain => None,
+        Encryption::Tls(tls) => Some(Arc::new(TlsConfig::new(tls))),
+    };
     let connection = |stream| {
-        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone() };
-        serve_connection(service, Box::new(stream), port.encryption.clone(), http.clone())
+        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone(), chain: None };
+        serve_connection(service, Box::new(stream), tls.clone(), http.clone())
     };
     http.accept(port.listener, connection).await;
     proxy.context.leaving.cancel();
@@ -50,19 +57,22 @@ fn options(connections: ConnectionLimits) -> HttpOptions {
 struct PortService {
     proxy: Arc<Proxy>,
     host: Option<PortHost>,
+    /// Certificates of the connection's client; `None` if it presented none.
+    chain: Option<ClientChain>,
 }
 
-async fn serve_connection(port: PortService, stream: Box<Stream>, encryption: Encryption, http: HttpPort) {
+async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Arc<TlsConfig>>, http: HttpPort) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
-    let proxy = Arc::clone(&port.proxy);
-    let service = service(port, Arc::clone(&traffic), peer);
-    let config = match encryption {
-        Encryption::Plain => return http.serve(stream, service, &traffic).await,
-        Encryption::Tls(config) => config,
+    let Some(tls) = tls else {
+        let service = service(port, Arc::clone(&traffic), peer);
+        return http.serve(stream, service, &traffic).await;
     };
-    let timeout = proxy.context.options.handshake_timeout;
+    let options = &port.proxy.context.options;
+    let (config, timeout) = (tls.current(options.access.as_deref()), options.handshake_timeout);
     // Boxed, so that the future of a plain connection reserves no space for TLS.
     if let Some(stream) = Box::pin(tls::handshake(*stream, config, timeout, http.stop())).await {
+        let chain = ClientChain::new(stream.get_ref().1.peer_certificates());
+        let service = service(PortService { chain, ..port }, Arc::clone(&traffic), peer);
         http.serve(Box::new(stream), service, &traffic).await;
     }
 }
@@ -78,6 +88,9 @@ fn service(
         let (proxy, tracked) = (Arc::clone(&port.proxy), traffic.begin());
         if let Some(host) = &port.host {
             request.extensions_mut().insert(host.clone());
+        }
+        if let Some(chain) = &port.chain {
+            request.extensions_mut().insert(chain.clone());
         }
         // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {

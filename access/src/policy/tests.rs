@@ -1,6 +1,7 @@
 use std::num::NonZeroU16;
 
 use super::*;
+use crate::issuer::IssuerKind;
 use crate::rule::Rule;
 
 fn key(id: &str) -> WrittenKey {
@@ -39,6 +40,35 @@ fn every_error_of_every_file_is_reported() {
         (1, "rules[1]", Problem::Rule(RuleError::NoCaller)),
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn no_certificate_can_give_the_name_of_another_source() {
+    let entry = |prefix: &str| ClientCertificates { client_prefix: prefix.to_owned(), ..ClientCertificates::default() };
+    let issuer =
+        |kind, prefix: &str| IssuerSettings { kind, client_prefix: prefix.to_owned(), ..IssuerSettings::default() };
+    let problems = |issuers: Vec<IssuerSettings>, prefixes: &[&str]| {
+        let certificates = prefixes.iter().map(|prefix| entry(prefix)).collect();
+        let document = AccessDocument { issuers, client_certificates: certificates, ..AccessDocument::default() };
+        let errors = Policy::of(&[AccessDocument::default(), document]).err().unwrap_or_default();
+        errors.iter().map(|error| (error.field.clone(), error.problem)).collect::<Vec<_>>()
+    };
+    let shared = |at| vec![(format!("clientCertificates[{at}].clientPrefix"), Problem::SharedPrefix)];
+    assert_eq!(problems(vec![], &[""]), []);
+    assert_eq!(
+        problems(vec![issuer(IssuerKind::OpenId, "sso:"), issuer(IssuerKind::Kubernetes, "")], &["a:", "b:"]),
+        []
+    );
+    assert_eq!(problems(vec![], &["a:", "a:b"]), shared(1));
+    assert_eq!(problems(vec![], &["a:", ""]), shared(1));
+    assert_eq!(problems(vec![issuer(IssuerKind::OpenId, "")], &["a:"]), shared(0));
+    assert_eq!(problems(vec![issuer(IssuerKind::OpenId, "sso:")], &["ss"]), shared(0));
+    for prefix in ["system:", "a b", "(a", "a*", &"a".repeat(65)] {
+        assert_eq!(problems(vec![], &[prefix])[0].1, Problem::Prefix, "{prefix}");
+    }
+    let prefixes: Vec<String> = (0..33).map(|number| format!("{number:02}:")).collect();
+    let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+    assert_eq!(problems(vec![], &prefixes), [("clientCertificates[32]".to_owned(), Problem::TooManyEntries)]);
 }
 
 #[test]

@@ -128,13 +128,13 @@ fn keys_alone(
     name: &str,
     read: Result<ReadDocument<AccessDocument>, Vec<String>>,
 ) -> Result<Vec<WrittenKey>, CliError> {
-    let AccessDocument { keys, rules, issuers, limits } = read.map_err(CliError::Invalid)?.value;
-    if rules.is_empty() && issuers.is_empty() && limits.is_empty() {
+    let mut document = read.map_err(CliError::Invalid)?.value;
+    let keys = std::mem::take(&mut document.keys);
+    if document == AccessDocument::default() {
         return Ok(keys);
     }
-    let message = format!(
-        "{name} has rules, issuers or limits, and `weir key` would lose their comments: use a file for keys alone"
-    );
+    let message =
+        format!("{name} has more than keys, and `weir key` would lose their comments: use a file for keys alone");
     Err(CliError::Usage(message))
 }
 

@@ -37,6 +37,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let access = AccessSources::read(&args.access_files, objects)?;
     let is_complete = access.as_ref().map(AccessSources::completeness);
     let (ports, tls) = bind(&args)?;
+    access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
     let options = weir_cluster_kubernetes::Options {
         scope: WatchScope::Gateway,
@@ -87,7 +88,7 @@ fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
     if let Some(tls) = &tls {
         ports.push(Port {
             listener: listen("--tls-port", args.tls_port)?,
-            encryption: Encryption::Tls(Arc::clone(&tls.config)),
+            encryption: Encryption::Tls(tls.server.clone()),
             host: None,
         });
     }

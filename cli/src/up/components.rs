@@ -107,7 +107,7 @@ impl Components {
         let port = Port {
             listener: ports.serving,
             encryption: match ports.tls {
-                Some(tls) => Encryption::Tls(tls.config),
+                Some(tls) => Encryption::Tls(tls.server),
                 None => Encryption::Plain,
             },
             host: None,

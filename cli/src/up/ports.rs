@@ -37,6 +37,7 @@ impl Ports {
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
         let access = AccessSources::read(&args.access_files, Vec::new())?;
+        access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let admin = SocketAddr::new(args.admin_address, args.admin_port);
         let admin = bind("--admin-port", admin);

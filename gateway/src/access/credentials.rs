@@ -7,6 +7,8 @@ use weir_access::{Caller, KeyError, Policy};
 use weir_serve::header_names;
 use weir_tokens::TokenError;
 
+use super::certificates::CertificateError;
+
 /// Header of a key beside `Authorization`, as many gateways of models have it.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -24,6 +26,9 @@ pub(crate) enum AuthError {
     /// The token is refused.
     #[error("{0}")]
     Token(TokenError),
+    /// The certificate of the connection names no client.
+    #[error("{0}")]
+    Certificate(CertificateError),
     /// Two keys, of which proxies and the gateway could choose different ones.
     #[error("it has several keys")]
     Several,

@@ -56,11 +56,7 @@ impl<'a> Guard<'a> {
         } else if parts.extensions.get::<PortHost>().is_some() {
             Sender::OwnPort
         } else {
-            let now = seconds_since_1970();
-            Sender::Client(match control.token(&parts.headers) {
-                Some(token) => control.client_of_token(token, now).await,
-                None => credentials::caller(&policy, &parts.headers, now),
-            })
+            Sender::Client(authenticate(control, &policy, parts).await)
         };
         credentials::remove_credentials(&mut parts.headers);
         if let Sender::Client(Ok(caller)) = &sender
@@ -240,6 +236,19 @@ impl Check<'_> {
     }
 }
 
+/// Returns the caller that the key or token of a request names, or else the certificate of its connection.
+async fn authenticate(control: &AccessControl, policy: &Policy, parts: &Parts) -> Result<Arc<Caller>, AuthError> {
+    let now = seconds_since_1970();
+    if let Some(token) = control.token(&parts.headers) {
+        return control.client_of_token(token, now).await;
+    }
+    let caller = credentials::caller(policy, &parts.headers, now)?;
+    match caller.client() {
+        Some(_) => Ok(caller),
+        None => control.client_of_connection(parts, now).unwrap_or(Ok(caller)),
+    }
+}
+
 /// Returns the share of the client that the header names, with the weight of its limits; `None` without a name.
 fn share(policy: &Policy, head: &HeaderMap) -> Option<ClientShare> {
     let name = head.get(headers::CLIENT)?.to_str().ok()?;
@@ -270,6 +279,7 @@ fn refuse_key(route: Option<&Route>, operation: &'static str, error: &AuthError)
         AuthError::Token(TokenError::KeysUnavailable) => return GatewayError::IssuerAway,
         AuthError::Key(KeyError::Malformed | KeyError::Unknown | KeyError::WrongSecret)
         | AuthError::Token(_)
+        | AuthError::Certificate(_)
         | AuthError::Several => None,
     };
     GatewayError::Refused(Box::new(Refused {

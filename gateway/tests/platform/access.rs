@@ -1,6 +1,7 @@
 //! Tests of access control: who gets through, by every way to address a service, over every protocol; what a refusal
 //! says; and what a replica learns of the client.
 
+mod certificates;
 mod matrix;
 mod shares;
 mod tokens;
@@ -19,7 +20,7 @@ use weir_cluster::{
     Apply, Batching, ComponentKind, ControlRoutes, Desired, Destination, Host, Mirror, Phase, Route, Split, Tag,
     Tagged, Workload,
 };
-use weir_gateway::{AccessControl, Options, Scope};
+use weir_gateway::{AccessControl, Options, Scope, ServerTls};
 
 use crate::client::{Answered, connect_h2, once, post, with};
 use crate::grpc;
@@ -72,11 +73,24 @@ impl Guarded {
     }
 
     async fn with_route(scope: Scope, policy: Policy, change: impl FnOnce(&mut Route)) -> Self {
+        Self::with_port(Options::new("gateway", scope), policy, None, change).await
+    }
+
+    /// Adds a second port with TLS.
+    async fn with_tls(policy: Policy, tls: ServerTls) -> Self {
+        Self::with_port(Options::new("gateway", Scope::Cluster), policy, Some(tls), |_| {}).await
+    }
+
+    async fn with_port(
+        mut options: Options,
+        policy: Policy,
+        tls: Option<ServerTls>,
+        change: impl FnOnce(&mut Route),
+    ) -> Self {
         let access = AccessControl::new(policy);
-        let mut options = Options::new("gateway", scope);
         options.access = Some(Arc::clone(&access));
         let mut world = World::new(0).await;
-        world.add(options).await;
+        world.add_with(options, tls).await;
         let replica = TestReplica::start(Behaviour::Mirror).await;
         world
             .serve(&[100], |route| {

@@ -15,8 +15,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
-use weir_gateway::{Options, Scope};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use weir_gateway::{Options, Scope, ServerTls};
 
 use crate::client::{once, post, read};
 use crate::replica::{Behaviour, TestReplica};
@@ -29,27 +30,23 @@ struct Encrypted {
     replica: TestReplica,
 }
 
-/// Creates a certificate for localhost, and the configuration of a port that uses it.
-fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
+/// Creates a certificate for localhost, and the TLS of a port that uses it.
+pub(crate) fn certificate() -> (CertificateDer<'static>, ServerTls) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth();
-    let mut config = config.with_single_cert(vec![certificate.clone()], key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    (certificate, Arc::new(config))
+    let pair = CertifiedKey::from_der(vec![certificate.clone()], key, &ring::default_provider()).unwrap();
+    let tls = ServerTls::new(Arc::new(SingleCertAndKey::from(pair))).unwrap();
+    (certificate, tls)
 }
 
 impl Encrypted {
     async fn new(behaviour: Behaviour, change: impl FnOnce(&mut Options)) -> Self {
-        let (certificate, config) = certificate();
+        let (certificate, tls) = certificate();
         let mut options = Options::new("gateway", Scope::Local);
         change(&mut options);
         let mut world = World::new(0).await;
-        world.add_with(options, Some(config)).await;
+        world.add_with(options, Some(tls)).await;
         let replica = TestReplica::start(behaviour).await;
         world.serve(&[100], |_| {}).await;
         world.put(1, "a", replica.address).await;
@@ -58,11 +55,11 @@ impl Encrypted {
 
     /// Starts two gateways in front of a replica that takes one request at a time, so that one of them owns the queue.
     async fn pair() -> Self {
-        let (certificate, config) = certificate();
+        let (certificate, tls) = certificate();
         let mut world = World::new(0).await;
         for name in ["gateway-0", "gateway-1"] {
             let options = Options::new(name, Scope::Local);
-            world.add_with(options, Some(config.clone())).await;
+            world.add_with(options, Some(tls.clone())).await;
         }
         let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
         world.serve_limited(&[100], Some(1), |_| {}).await;

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
     Activity, Apply, Desired, Destination, Endpoints, Failure, FailureReason, Fake, Phase, PodTemplate, Readiness,
     Replica, RevisionName, Route, ServiceName, Split, Target, Workload,
 };
-use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
+use weir_gateway::{Encryption, Gateway, Options, Port, Scope, ServerTls};
 
 use crate::replica::{Behaviour, TestReplica};
 
@@ -86,14 +85,14 @@ impl World {
     }
 
     /// Adds a gateway, with a second port for TLS if `tls` is set.
-    pub(crate) async fn add_with(&mut self, options: Options, tls: Option<Arc<ServerConfig>>) {
+    pub(crate) async fn add_with(&mut self, options: Options, tls: Option<ServerTls>) {
         let name = options.name.clone();
         let (plain, address) = listener().await;
         let mut ports = vec![Port::plain(plain)];
         let mut encrypted = None;
-        if let Some(config) = tls {
+        if let Some(tls) = tls {
             let (listener, address) = listener().await;
-            let encryption = Encryption::Tls(config);
+            let encryption = Encryption::Tls(tls);
             ports.push(Port { listener, encryption, host: None });
             encrypted = Some(address);
         }

@@ -1,0 +1,124 @@
+//! Chains of certificates: their bounds, names and times.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+/// Most certificates of a chain. A public chain has three or four.
+const MAX_CERTIFICATES: usize = 8;
+
+/// Most bytes of a chain, which its connection keeps. A certificate with an RSA key of 4096 bits takes 2 KiB.
+const MAX_BYTES: usize = 16 << 10;
+
+/// Verifier of handshakes that refuses chains above the limits, so that connections take bounded memory.
+#[derive(Debug)]
+pub(super) struct BoundedVerifier(pub(super) Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for BoundedVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let bytes = certificate.len() + intermediates.iter().map(|one| one.len()).sum::<usize>();
+        if intermediates.len() >= MAX_CERTIFICATES || bytes > MAX_BYTES {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
+        self.0.verify_client_cert(certificate, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Returns a time in seconds since 1970 for the TLS library.
+pub(super) fn time(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+}
+
+/// Returns the only common name of the subject; `None` without one, or with several.
+pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let parsed = parse(certificate)?;
+    let mut names = parsed.subject().iter_common_name();
+    let name = names.next().filter(|_| names.next().is_none())?;
+    Some(name.as_str().ok()?.to_owned())
+}
+
+/// Returns the only DNS name among the alternative names; `None` without one, or with several.
+pub(super) fn dns_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    only_name(certificate, |name| match name {
+        GeneralName::DNSName(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// Returns the only URI among the alternative names; `None` without one, or with several.
+pub(super) fn uri(certificate: &CertificateDer<'_>) -> Option<String> {
+    only_name(certificate, |name| match name {
+        GeneralName::URI(uri) => Some(uri),
+        _ => None,
+    })
+}
+
+/// Returns the first second in which a certificate of the chain is valid for the last time, from `now` on. The chain may
+/// have expired certificates that its verification did not need.
+pub(super) fn first_expiry(chain: &[CertificateDer<'_>], now: u64) -> u64 {
+    let ends = chain.iter().filter_map(|certificate| parse(certificate));
+    let ends = ends.filter_map(|parsed| u64::try_from(parsed.validity().not_after.timestamp()).ok());
+    ends.filter(|end| *end >= now).min().unwrap_or(now)
+}
+
+fn only_name(
+    certificate: &CertificateDer<'_>,
+    of: impl for<'a> Fn(&GeneralName<'a>) -> Option<&'a str>,
+) -> Option<String> {
+    let parsed = parse(certificate)?;
+    let names = parsed.subject_alternative_name().ok()??;
+    let mut found = names.value.general_names.iter().filter_map(of);
+    let name = found.next().filter(|_| found.next().is_none())?;
+    Some(name.to_owned())
+}
+
+fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
+    rest.is_empty().then_some(parsed)
+}
