@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body_util::{BodyExt, Limited};
 use reqwest::redirect::Policy;
@@ -27,8 +28,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     /// Timeout of a request, including its whole response.
     timeout: Duration,
-    /// API key of each request, for a gateway with access control.
-    key: Option<HeaderValue>,
+    /// Header of each request with the API key of a gateway with access control, or the token of an admin port.
+    credential: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Client {
@@ -54,7 +55,7 @@ impl Client {
             .redirect(Policy::none())
             .build();
         let http = http.map_err(|error| usage(&format!("cannot be requested: {error}")))?;
-        Ok(Self { http, timeout, key: None })
+        Ok(Self { http, timeout, credential: None })
     }
 
     /// Sends this API key with each request.
@@ -65,7 +66,19 @@ impl Client {
         let no_key = |_| CliError::Usage("--api-key has characters that no key has".to_owned());
         let mut key = HeaderValue::try_from(key).map_err(no_key)?;
         key.set_sensitive(true);
-        self.key = Some(key);
+        self.credential = Some((API_KEY, key));
+        Ok(self)
+    }
+
+    /// Sends this bearer token with each request.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] for a token that is no text of a header.
+    pub(crate) fn with_bearer(mut self, token: &str) -> Result<Self, CliError> {
+        let no_token = |_| CliError::Usage("--admin-token-file has characters that no token has".to_owned());
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(no_token)?;
+        value.set_sensitive(true);
+        self.credential = Some((AUTHORIZATION, value));
         Ok(self)
     }
 
@@ -87,8 +100,8 @@ impl Client {
     }
 
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response<Bytes>, CliError> {
-        let request = match &self.key {
-            Some(key) => request.header(API_KEY, key),
+        let request = match &self.credential {
+            Some((name, value)) => request.header(name, value),
             None => request,
         };
         let reason = match tokio::time::timeout(self.timeout, exchange(request)).await {

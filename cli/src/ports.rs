@@ -2,8 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use weir_ops::admin::TokenFile;
 use weir_serve::PortUse;
 
 use crate::error::CliError;
@@ -19,6 +22,16 @@ pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListen
     })?;
     let bound = listener.local_addr().unwrap_or(address);
     Ok((listener, bound))
+}
+
+/// Reads the file of `--admin-token-file`; `None` without the flag.
+///
+/// # Errors
+/// [`CliError::Usage`] for a file without valid tokens.
+pub(crate) fn token(file: Option<&Path>) -> Result<Option<Arc<TokenFile>>, CliError> {
+    let opened = file.map(TokenFile::open).transpose();
+    let opened = opened.map_err(|error| CliError::Usage(format!("--admin-token-file: {error}")))?;
+    Ok(opened.map(Arc::new))
 }
 
 /// Duplicates a listener. Both handles share one queue, so each connection is accepted by one of them only.

@@ -31,6 +31,9 @@ pub(crate) struct AdminFile {
     /// Certificate file of the serving port; `None` if the port is not encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<PathBuf>,
+    /// File with the tokens of the admin port; `None` if the port asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 }
 
 /// Returns the given state directory, else the default one in the user's home directory.
@@ -107,6 +110,7 @@ mod tests {
             serving: "127.0.0.1:8080".parse().unwrap(),
             process,
             certificate: None,
+            admin_token_file: None,
         };
         file(1).write(folder.path()).unwrap();
         file(2).remove(folder.path());
@@ -124,6 +128,7 @@ mod tests {
             serving: serving.parse().unwrap(),
             process: 1,
             certificate: certificate.map(PathBuf::from),
+            admin_token_file: None,
         };
         let plain = file("192.168.1.5:8080", None);
         assert_eq!(plain.serving_url(), "http://192.168.1.5:8080");

@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Reader, plain, print_result};
+use crate::ports;
 use crate::state::{self, AdminFile};
 use crate::status_table::StatusTable;
 use render::Width;
@@ -59,7 +60,12 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
 pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
     let file = AdminFile::read(state_dir)?;
     let url = format!("http://{}/status", file.admin);
-    let response = Client::new(&url, None, TIMEOUT)?.get(&url).await;
+    let client = Client::new(&url, None, TIMEOUT)?;
+    let client = match ports::token(file.admin_token_file.as_deref())?.and_then(|tokens| tokens.first()) {
+        Some(token) => client.with_bearer(&token)?,
+        None => client,
+    };
+    let response = client.get(&url).await;
     let response = response.map_err(|error| match error {
         CliError::NothingListens { address } => CliError::NotUp {
             state_dir: state_dir.to_owned(),
@@ -103,7 +109,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let address = listener.local_addr().unwrap();
-        let file = AdminFile { admin: address, serving: address, process: 1, certificate: None };
+        let file =
+            AdminFile { admin: address, serving: address, process: 1, certificate: None, admin_token_file: None };
         file.write(folder.path()).unwrap();
         let hangs_up = std::thread::spawn(move || drop(listener.accept()));
         let error = fetch(folder.path()).await.err().unwrap();

@@ -69,6 +69,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         serving: ports.serving_at,
         process: std::process::id(),
         certificate: certificate_file(&ports)?,
+        admin_token_file: absolute(args.admin_token_file.as_deref())?,
     };
     file.write(&state_dir)?;
     print_greeting(&file, declaration.count());
@@ -196,8 +197,11 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
 
 /// Returns the absolute path of the serving port's certificate, for clients on this machine.
 fn certificate_file(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
-    let certificate = ports.tls.as_ref().map(|tls| tls.pair.certificate());
-    let absolute = certificate.map(std::path::absolute).transpose();
+    absolute(ports.tls.as_ref().map(|tls| tls.pair.certificate()))
+}
+
+fn absolute(file: Option<&Path>) -> Result<Option<PathBuf>, CliError> {
+    let absolute = file.map(std::path::absolute).transpose();
     absolute.map_err(|error| CliError::io("the working directory does not exist any more", error))
 }
 

@@ -3,6 +3,7 @@
 
 mod access;
 mod connection;
+mod token;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use tower_http::normalize_path::NormalizePathLayer;
 
 use crate::registry::{CONTENT_TYPE, text};
 use access::Access;
+pub use token::{TokenFile, TokenFileError};
 use weir_serve::known_hosts::KnownHosts;
 use weir_serve::{ConnectionLimits, HttpOptions, HttpPort, Pace, ReservedPlaces};
 
@@ -87,7 +89,7 @@ impl Admin {
             pages: vec!["/metrics", "/health"],
             services: Vec::new(),
             max_streams: MAX_STREAMS,
-            access: Access { hosts: KnownHosts::Any, metrics_for: None },
+            access: Access { hosts: KnownHosts::Any, token: None, metrics_for: None },
         }
     }
 
@@ -103,6 +105,14 @@ impl Admin {
     #[must_use]
     pub fn with_metrics_for(mut self, callers: CallerCheck) -> Self {
         self.access.metrics_for = Some(callers);
+        self
+    }
+
+    /// Asks requests from other machines for one of the tokens in this file. The pages that say that the process is alive
+    /// and ready stay open, because a kubelet has no token.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<Arc<TokenFile>>) -> Self {
+        self.access.token = token;
         self
     }
 

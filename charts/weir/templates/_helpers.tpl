@@ -110,9 +110,22 @@ spec:
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
-          {{- with .secret }}
-          volumeMounts: [{name: tls, mountPath: /etc/weir/tls, readOnly: true}]
-      volumes: [{name: tls, secret: {secretName: {{ . }}}}]
+          {{- $adminToken := $root.Values.admin.tokenSecretName }}
+          {{- if or .secret $adminToken }}
+          volumeMounts:
+            {{- if $adminToken }}
+            - {name: admin-token, mountPath: /etc/weir/admin, readOnly: true}
+            {{- end }}
+            {{- if .secret }}
+            - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
+            {{- end }}
+      volumes:
+        {{- with $adminToken }}
+        - {name: admin-token, secret: {secretName: {{ . }}}}
+        {{- end }}
+        {{- with .secret }}
+        - {name: tls, secret: {secretName: {{ . }}}}
+        {{- end }}
           {{- end }}
 {{- end }}
 
@@ -188,6 +201,9 @@ subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Re
 {{- end }}
 {{- with $values.listenAddress }}
 {{- $args = append $args (printf "--address=%s" .) }}
+{{- end }}
+{{- if $values.admin.tokenSecretName }}
+{{- $args = append $args "--admin-token-file=/etc/weir/admin/token" }}
 {{- end }}
 {{- toJson (concat $args (index . 1)) }}
 {{- end }}

@@ -162,6 +162,12 @@ pub(crate) struct ProcessArgs {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
+    /// File with bearer tokens, one in each line, of which requests from other pods to --admin-port need one; /health and
+    /// /ready stay open. The processes of Weir send the first token to each other. It is read again when it changes
+    /// [default: no token].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
     /// IP address on which all ports listen.
     #[arg(long, default_value = "0.0.0.0")]
     pub(crate) address: IpAddr,

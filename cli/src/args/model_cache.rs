@@ -33,6 +33,11 @@ pub(crate) struct ModelCacheArgs {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
+    /// File with bearer tokens, one in each line, of which requests from other pods to --admin-port need one; /health and
+    /// /ready stay open. It is read again when it changes [default: no token].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
     /// IP address on which both ports listen.
     #[arg(long, default_value = "0.0.0.0")]
     pub(crate) address: IpAddr,
@@ -47,6 +52,7 @@ impl ModelCacheArgs {
     pub(crate) fn process(&self) -> ProcessArgs {
         ProcessArgs {
             admin_port: self.admin_port,
+            admin_token_file: self.admin_token_file.clone(),
             address: self.address,
             namespace: String::new(),
             name: None,

@@ -52,10 +52,14 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
 
-    /// IP address of the admin port. The port needs no login and shows every service, so do not expose it to untrusted
-    /// networks.
+    /// IP address of the admin port. The port shows every service: set --admin-token-file if other machines reach it.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) admin_address: IpAddr,
+
+    /// File with bearer tokens, one in each line, of which requests from other machines to the admin port need one;
+    /// /health stays open. It is read again when it changes [default: no token].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Further host name by which clients reach this machine, besides localhost, IP addresses and service hosts;
     /// repeatable. If --address is reachable from this machine only, requests with any other name in Host or Origin are

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     let Some(connected) = connect(options, &process.drain).await? else {
         return Ok(process.end().await);
     };
-    let reports = Arc::new(RemoteReports::follow(connected.cluster.gateways()));
+    let reports = Arc::new(RemoteReports::follow_with(connected.cluster.gateways(), process.token_source()));
     let cluster = Arc::new(connected.cluster.scaling_in_by(reports.watch()));
     let loads = Loads::follow(reports.watch(), cluster.watch());
     let scaler = others::external_scaler(loads.clone());

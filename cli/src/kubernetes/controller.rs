@@ -43,7 +43,8 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     };
     let webhook = listener.map(|listener| (listener, webhook(&connected.client, &source, &args.process, platform)));
     let cluster = connected.cluster.clone();
-    let controller = controller(source, connected);
+    let reports = RemoteReports::follow_with(cluster.gateways(), process.token_source());
+    let controller = controller(source, connected, reports);
     let downloads = follow_downloads(cluster, controller.leadership());
     process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(downloads));
     let mut metrics = registry::with_process_metrics();
@@ -111,8 +112,7 @@ async fn source(connected: &Connected, platform: &Platform, name: &str) -> Kuber
     .await
 }
 
-fn controller(source: KubernetesSource, connected: Connected) -> Controller {
-    let reports = RemoteReports::follow(connected.cluster.gateways());
+fn controller(source: KubernetesSource, connected: Connected, reports: RemoteReports) -> Controller {
     let cluster = Arc::new(connected.cluster);
     let (apply, directory) = (cluster.clone(), cluster.clone());
     Controller::new(Arc::new(source), apply, directory, Arc::new(reports), cluster)

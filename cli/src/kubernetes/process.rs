@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
-use weir_ops::admin::{Admin, Health, HealthCheck};
+use weir_cluster_reports::TokenSource;
+use weir_ops::admin::{Admin, Health, HealthCheck, TokenFile};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::registry::{self, Registry};
 use weir_ops::telemetry::Levels;
@@ -34,6 +35,8 @@ pub(super) struct Process {
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     listener: TcpListener,
+    /// Tokens of the admin ports of Weir's processes; `None` if they ask for none.
+    token: Option<Arc<TokenFile>>,
     /// Cancelled when the process has connected to the cluster and its final admin port takes over.
     starting: CancellationToken,
     _signals: AbortOnDropHandle<()>,
@@ -47,6 +50,7 @@ impl Process {
     /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], [`CliError::Usage`].
     pub(super) fn start(args: &ProcessArgs, delay: Duration) -> Result<Self, CliError> {
         log_output::install(log_levels(args.verbose))?;
+        let token = ports::token(args.admin_token_file.as_deref())?;
         let address = SocketAddr::new(args.address, args.admin_port);
         let (listener, _) = ports::bind("--admin-port", address)?;
         let drain = Drain::new();
@@ -59,6 +63,7 @@ impl Process {
             stop: CancellationToken::new(),
             starting: CancellationToken::new(),
             listener,
+            token,
         };
         let admin = process.admin(registry::with_process_metrics(), Arc::new(|| Health::Starting))?;
         process.tasks.spawn(admin.serve(process.starting.clone()));
@@ -73,7 +78,13 @@ impl Process {
         let failed = |error| CliError::io("cannot share the admin port", error);
         let listener = ports::share(&self.listener).map_err(failed)?;
         let alive: HealthCheck = Arc::new(|| Health::Serving);
-        Ok(Admin::new(listener, Arc::new(registry), alive).with_readiness(ready))
+        Ok(Admin::new(listener, Arc::new(registry), alive).with_readiness(ready).with_token(self.token.clone()))
+    }
+
+    /// Returns the source of the token for the admin ports of gateways.
+    pub(super) fn token_source(&self) -> TokenSource {
+        let token = self.token.clone();
+        Arc::new(move || token.as_ref().and_then(|token| token.first()))
     }
 
     /// Serves the final admin port in place of the one used while starting.

@@ -110,6 +110,7 @@ mod tests {
             serving: "127.0.0.1:8080".parse().unwrap(),
             process: 1,
             certificate: None,
+            admin_token_file: None,
         }
     }
 

@@ -17,7 +17,6 @@ use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
 use weir_ops::registry::{self, Registry};
-use weir_serve::known_hosts::KnownHosts;
 
 use super::ports::Ports;
 use super::predictor_ports::PredictorPorts;
@@ -102,7 +101,7 @@ impl Components {
     /// Serves both ports until the drain, then stops the gateway, the controller and the autoscaler, and the replicas,
     /// in this order: an accepted request may still need a replica to start.
     pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
-        let admin = self.admin(ports.admin, ports.admin_hosts, &drain);
+        let admin = self.admin(ports.admin, &drain).with_hosts(ports.admin_hosts).with_token(ports.admin_token);
         self.tasks.spawn(admin.serve(self.stop.clone()));
         let port = Port {
             listener: ports.serving,
@@ -127,7 +126,7 @@ impl Components {
         if answered.is_ok() && ended.is_ok() && stopped.is_ok() { Exit::Done } else { Exit::Failed }
     }
 
-    fn admin(&self, listener: tokio::net::TcpListener, hosts: KnownHosts, drain: &Drain) -> Admin {
+    fn admin(&self, listener: tokio::net::TcpListener, drain: &Drain) -> Admin {
         let begun = drain.begun().clone();
         let health: HealthCheck =
             Arc::new(move || if begun.is_cancelled() { Health::Draining } else { Health::Serving });
@@ -139,7 +138,6 @@ impl Components {
         let gateway = Arc::clone(&self.gateway);
         let reports = weir_cluster_reports::service(gateway.reports());
         Admin::new(listener, Arc::clone(&self.registry), health)
-            .with_hosts(hosts)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
             .with_service(weir_cluster_reports::PATH, reports)

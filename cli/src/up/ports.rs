@@ -1,14 +1,16 @@
 //! The two ports, bound before anything else starts, so that a port in use is reported at once.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use weir_ops::admin::TokenFile;
 use weir_serve::known_hosts::KnownHosts;
 
 use crate::access::AccessSources;
 use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;
-use crate::ports::bind;
+use crate::ports::{bind, token};
 use crate::tls::Tls;
 
 /// The two ports, bound but not yet served.
@@ -22,6 +24,8 @@ pub(super) struct Ports {
     /// Host names that each port accepts.
     pub(super) serving_hosts: KnownHosts,
     pub(super) admin_hosts: KnownHosts,
+    /// Tokens of the admin port; `None` if it asks for none.
+    pub(super) admin_token: Option<Arc<TokenFile>>,
     /// Limits of the serving port.
     pub(super) limits: LimitArgs,
     /// Keys and rules of clients; `None` serves every request.
@@ -38,6 +42,7 @@ impl Ports {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
         let access = AccessSources::read(&args.access_files, Vec::new())?;
         access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
+        let admin_token = token(args.admin_token_file.as_deref())?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let admin = SocketAddr::new(args.admin_address, args.admin_port);
         let admin = bind("--admin-port", admin);
@@ -50,6 +55,7 @@ impl Ports {
             tls,
             serving_hosts: KnownHosts::of(args.address, &args.allowed_hosts),
             admin_hosts: KnownHosts::of(args.admin_address, &args.allowed_hosts),
+            admin_token,
             limits: args.limits,
             access,
         })

@@ -17,6 +17,7 @@ mod subscriber;
 pub use error::RemoteError;
 pub use remote::RemoteReports;
 pub use service::{PATH, ReportsService, service};
+pub use subscriber::TokenSource;
 
 /// Messages, client and server, generated from `proto/`.
 #[allow(missing_docs, unreachable_pub, clippy::pedantic, clippy::too_many_lines, reason = "generated")]

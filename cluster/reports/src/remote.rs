@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Address, Gateway, LatestReports, Report, Reports};
 
-use crate::subscriber::{ReportUpdate, Subscriber};
+use crate::subscriber::{ReportUpdate, Subscriber, TokenSource};
 
 /// Capacity of the channel of updates. Applying an update takes microseconds; subscribers wait when the channel is
 /// full.
@@ -23,13 +23,19 @@ pub struct RemoteReports {
 }
 
 impl RemoteReports {
-    /// Subscribes to these gateways and all later ones; gateways without an admin port are skipped. Must be called
-    /// within a tokio runtime.
+    /// Subscribes like [`Self::follow_with`], without a token.
     #[must_use]
     pub fn follow(gateways: watch::Receiver<Arc<[Gateway]>>) -> Self {
+        Self::follow_with(gateways, Arc::new(|| None))
+    }
+
+    /// Subscribes to these gateways and all later ones, with the bearer token that their admin ports may ask for; gateways without an admin port are skipped. Must be called
+    /// within a tokio runtime.
+    #[must_use]
+    pub fn follow_with(gateways: watch::Receiver<Arc<[Gateway]>>, token: TokenSource) -> Self {
         let (publish, latest) = watch::channel(Arc::default());
         let (sender, updates) = mpsc::channel(WAITING);
-        let subscriptions = Subscriptions { all: BTreeMap::new(), next: 0, sender, publish };
+        let subscriptions = Subscriptions { all: BTreeMap::new(), next: 0, sender, publish, token };
         let following = tokio::spawn(subscriptions.run(gateways, updates));
         Self { latest, _following: Arc::new(AbortOnDropHandle::new(following)) }
     }
@@ -47,6 +53,8 @@ struct Subscriptions {
     next: u64,
     sender: mpsc::Sender<ReportUpdate>,
     publish: watch::Sender<Arc<LatestReports>>,
+    /// Source of the token for gateways' admin ports.
+    token: TokenSource,
 }
 
 struct Subscription {
@@ -98,6 +106,7 @@ impl Subscriptions {
             gateway: gateway.name.clone(),
             address: address.clone(),
             updates: self.sender.clone(),
+            token: Arc::clone(&self.token),
         };
         Subscription {
             number: self.next,

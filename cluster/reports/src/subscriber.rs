@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
+use tonic::Request;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use weir_cluster::{Address, Report};
 
@@ -20,6 +22,9 @@ use backoff::Backoff;
 /// Maximum time to connect. Gateways are in the same cluster, so a connection that takes longer than a few
 /// retransmissions will not succeed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Source of the bearer token that gateways' admin ports ask for, called for each connection; `None` to send none.
+pub type TokenSource = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
 
 /// A change of one gateway's report.
 pub(crate) struct ReportUpdate {
@@ -35,6 +40,7 @@ pub(crate) struct Subscriber {
     pub(crate) gateway: Arc<str>,
     pub(crate) address: Address,
     pub(crate) updates: mpsc::Sender<ReportUpdate>,
+    pub(crate) token: TokenSource,
 }
 
 /// Identifies a report by its time: the start of the gateway, and the gateway's age.
@@ -83,7 +89,7 @@ impl Subscriber {
     ) -> Result<Infallible, RemoteError> {
         let client = ReportsClient::new(in_time(dial(&self.address)).await?);
         let mut client = client.max_decoding_message_size(MAX_MESSAGE);
-        let watch = async { client.watch(WatchRequest {}).await.map_err(RemoteError::broken) };
+        let watch = async { client.watch(self.request()).await.map_err(RemoteError::broken) };
         let mut reports = in_time(watch).await?.into_inner();
         loop {
             let next = async { reports.message().await.map_err(RemoteError::broken) };
@@ -96,6 +102,17 @@ impl Subscriber {
                 self.send(Some(Arc::new(report))).await;
             }
         }
+    }
+
+    /// Returns the request, with the token of gateways' admin ports if there is one.
+    fn request(&self) -> Request<WatchRequest> {
+        let mut request = Request::new(WatchRequest {});
+        let token = (self.token)().and_then(|token| format!("Bearer {token}").parse::<AsciiMetadataValue>().ok());
+        if let Some(mut token) = token {
+            token.set_sensitive(true);
+            request.metadata_mut().insert("authorization", token);
+        }
+        request
     }
 
     /// Removes the report whenever no new one arrived for too long.

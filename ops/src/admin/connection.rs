@@ -44,7 +44,7 @@ impl Connections {
         let answer = |request: http::Request<TimedBody<Incoming>>| {
             let has_place = self.has_place(request.uri().path(), &place, peer);
             let own = self.clone();
-            async move { if has_place { own.answer(request.map(Body::new)).await } else { no_place() } }
+            async move { if has_place { own.answer(request.map(Body::new), peer).await } else { no_place() } }
         };
         self.port.serve_timed(stream, answer, &traffic).await;
     }
@@ -57,9 +57,9 @@ impl Connections {
         !is_service || peer.is_none_or(|peer| place.exchange(&self.reserved, peer))
     }
 
-    async fn answer(mut self, request: Request) -> Response {
+    async fn answer(mut self, request: Request, from: Option<IpAddr>) -> Response {
         let (parts, body) = request.into_parts();
-        if let Some(refused) = self.access.refusal(&parts) {
+        if let Some(refused) = self.access.refusal(&parts, from) {
             return refused;
         }
         let Ok(response) = self.service.call(Request::from_parts(parts, body)).await;

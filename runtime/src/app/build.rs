@@ -65,7 +65,7 @@ pub(super) fn server(
 
 /// Starts reading the state of the GPUs if their metrics are printed.
 fn gpu_meter(config: &Config, read: ReadGpus, gpus: &[usize]) -> std::io::Result<GpuMeter> {
-    let is_printed = config.metrics.is_some_and(|metrics| metrics.options.gpu);
+    let is_printed = config.metrics.as_ref().is_some_and(|metrics| metrics.options.gpu);
     let metered = if is_printed { gpus.to_vec() } else { Vec::new() };
     GpuMeter::start(read, metered)
 }

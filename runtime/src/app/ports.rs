@@ -51,14 +51,15 @@ impl Ports {
     pub(super) fn bind(config: &Config) -> Result<Self, PortError> {
         let http = config.http.as_ref().map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
         let grpc = config.grpc.as_ref().map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
-        let metrics = config.metrics.map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
+        let metrics =
+            config.metrics.as_ref().map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
         Ok(Self { http: http.transpose()?, grpc: grpc.transpose()?, metrics: metrics.transpose()? })
     }
 
     /// Serves every port until `stop`.
     pub(super) fn spawn(self, config: &Config, server: &Arc<Server>, tasks: &TaskTracker, stop: &CancellationToken) {
         let mut registry = registry::with_process_metrics();
-        let optional = config.metrics.map(|metrics| metrics.options).unwrap_or_default();
+        let optional = config.metrics.as_ref().map(|metrics| metrics.options).unwrap_or_default();
         let body_budget = server.memory().budget().clone();
         let shared = Arc::clone(server);
         let requests = metrics::register(&mut registry, shared, body_budget.clone(), optional);
@@ -74,6 +75,7 @@ impl Ports {
         if let Some(listener) = self.metrics {
             let rules = config.http.as_ref().map(|http| http.restricted.clone());
             let admin = Admin::new(listener, Arc::new(registry), health(server))
+                .with_token(config.metrics.as_ref().and_then(|metrics| metrics.token.clone()))
                 .with_metrics_for(metrics_callers(rules.unwrap_or_default()));
             tasks.spawn(admin.serve(stop.clone()));
         }

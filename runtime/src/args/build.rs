@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_ops::admin::TokenFile;
 use weir_ops::telemetry;
 use weir_serve::{ConnectionLimits, Pace};
 
@@ -238,7 +240,14 @@ fn metrics(args: &HttpArgs, errors: &mut Vec<String>) -> Option<MetricsConfig> {
         metrics_option(key, value, &mut options, errors);
     }
     let ip = args.metrics_address.unwrap_or(args.http_address);
-    args.allow_metrics.then(|| MetricsConfig { address: SocketAddr::new(ip, args.metrics_port), options })
+    let token = match args.metrics_token_file.as_deref().map(TokenFile::open).transpose() {
+        Ok(token) => token.map(Arc::new),
+        Err(error) => {
+            errors.push(format!("--metrics-token-file: {error}"));
+            None
+        }
+    };
+    args.allow_metrics.then(|| MetricsConfig { address: SocketAddr::new(ip, args.metrics_port), options, token })
 }
 
 fn metrics_option(key: &str, value: &str, options: &mut metrics::Options, errors: &mut Vec<String>) {

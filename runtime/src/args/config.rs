@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_ops::admin::TokenFile;
 use weir_ops::telemetry;
 use weir_serve::ConnectionLimits;
 
@@ -122,9 +124,11 @@ pub(crate) struct GrpcConfig {
 }
 
 /// Options of the metrics port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct MetricsConfig {
     pub(crate) address: SocketAddr,
     /// Optional series to print.
     pub(crate) options: metrics::Options,
+    /// Tokens of which requests from other machines need one; `None` to ask for none.
+    pub(crate) token: Option<Arc<TokenFile>>,
 }

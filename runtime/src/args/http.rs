@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{restrict, values};
@@ -57,6 +58,10 @@ pub(super) struct HttpArgs {
     /// Port to serve metrics on; 0 takes a free port
     #[arg(long, default_value = "8002", value_name = "PORT")]
     pub(super) metrics_port: u16,
+    /// File with bearer tokens, one in each line, of which requests from other machines to --metrics-port need one;
+    /// /health stays open. It is read again when it changes. Default: no token
+    #[arg(long, value_name = "FILE")]
+    pub(super) metrics_token_file: Option<PathBuf>,
     /// Print nv_gpu_* if there is a GPU
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]

@@ -17,6 +17,29 @@ fn follow(members: &[weir_cluster::Gateway]) -> RemoteReports {
 }
 
 #[tokio::test]
+async fn a_watch_has_the_token_of_the_moment() {
+    let (port, tokens) = AdminPort::with_token(report(1, 5), "Bearer second").await;
+    let given = Arc::new(std::sync::Mutex::new(Some(Arc::from("first"))));
+    let source = Arc::clone(&given);
+    let members = watch::Sender::new(Arc::from([port.member("a")])).subscribe();
+    let reports = RemoteReports::follow_with(members, Arc::new(move || source.lock().unwrap().clone()));
+    let refused = async {
+        while tokens.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, refused).await.unwrap();
+    assert!(reports.watch().borrow().is_empty());
+    *given.lock().unwrap() = Some(Arc::from("second"));
+    wait_for(&reports, "a", &report(1, 5)).await;
+    let seen = tokens.lock().unwrap();
+    assert_eq!(
+        (seen.first().map(String::as_str), seen.last().map(String::as_str)),
+        (Some("Bearer first"), Some("Bearer second"))
+    );
+}
+
+#[tokio::test]
 async fn a_gateway_that_dies_disappears_and_comes_back() {
     let port = AdminPort::start(report(1, 5)).await;
     let other = AdminPort::start(report(9, 9)).await;

@@ -1,7 +1,7 @@
 //! A stand-in for a gateway: an admin port that serves the test's reports.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
@@ -36,6 +36,31 @@ impl AdminPort {
         let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
             .with_service(weir_cluster_reports::PATH, weir_cluster_reports::service(watched));
         Self { address, reports, serving: tokio::spawn(admin.serve(CancellationToken::new())) }
+    }
+
+    /// Starts a port that answers only requests with this value of `Authorization`, and returns all values that it saw.
+    pub(crate) async fn with_token(report: Report, expected: &'static str) -> (Self, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (reports, watched) = watch::channel(Arc::new(report));
+        let (service, seen) = (weir_cluster_reports::service(watched), Arc::new(Mutex::new(Vec::new())));
+        let values = Arc::clone(&seen);
+        let admin = Admin::new(listener, Arc::new(Registry::default()), Arc::new(|| Health::Serving));
+        let checked = tower::service_fn(move |request: http::Request<axum::body::Body>| {
+            let given = request.headers().get("authorization").map_or("", |value| value.to_str().unwrap()).to_owned();
+            values.lock().unwrap().push(given.clone());
+            let mut service = service.clone();
+            async move {
+                if given != expected {
+                    let refused = http::Response::builder().status(401).body(axum::body::Body::empty());
+                    return Ok::<_, std::convert::Infallible>(refused.unwrap());
+                }
+                let answer = tower::Service::call(&mut service, request).await.unwrap();
+                Ok(answer.map(axum::body::Body::new))
+            }
+        });
+        let admin = admin.with_service(weir_cluster_reports::PATH, checked);
+        (Self { address, reports, serving: tokio::spawn(admin.serve(CancellationToken::new())) }, seen)
     }
 
     pub(crate) fn report(&self, report: Report) {
