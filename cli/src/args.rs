@@ -23,7 +23,9 @@ pub(crate) use check::{CheckArgs, Place};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use key::{CreateKeyArgs, KeyAction, KeyArgs, KeyStoreArgs, ListKeysArgs, RevokeKeyArgs};
-pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, ProcessArgs};
+pub(crate) use kubernetes::{
+    AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, PeerArgs, PeerTrustFlag, ProcessArgs,
+};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use model_cache::ModelCacheArgs;

@@ -25,6 +25,7 @@ mod kubernetes;
 mod log_output;
 mod logs;
 mod output;
+mod peers;
 mod pem;
 mod ports;
 mod service_name;

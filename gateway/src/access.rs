@@ -8,8 +8,6 @@
 //! names its model is authenticated before the body is read. A gateway without access control checks nothing.
 
 mod audit;
-mod certificates;
-mod chain;
 mod credentials;
 mod guard;
 mod operation;
@@ -25,9 +23,8 @@ use http::request::Parts;
 use weir_access::{Caller, IssuerSettings, Operations, Policy, is_client_name};
 use weir_tokens::{Issuers, SettingsError, TokenError};
 
+use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
 use audit::Audit;
-pub(crate) use certificates::{Authorities, ClientChain};
-pub use certificates::{AuthorityError, ClientAuthority};
 use credentials::AuthError;
 pub(crate) use guard::{Choice, Guard, Opened};
 use rates::Rates;

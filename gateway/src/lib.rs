@@ -13,6 +13,7 @@
 mod access;
 mod batching;
 mod body;
+mod certificates;
 mod clock;
 mod codec;
 mod context;
@@ -27,6 +28,7 @@ mod headers;
 mod health;
 mod metrics;
 mod options;
+mod peers;
 mod port;
 mod protocol;
 mod proxy;
@@ -37,7 +39,9 @@ mod server;
 mod state;
 mod upstream;
 
-pub use access::{AccessControl, AuthorityError, ClientAuthority};
+pub use access::AccessControl;
+pub use certificates::{AuthorityError, ClientAuthority};
 pub use gateway::Gateway;
 pub use options::{Options, Scope};
+pub use peers::{PeerFiles, PeerTls, PeerTlsError, PeerTrust};
 pub use port::{Encryption, Port, ServerTls};

@@ -10,6 +10,7 @@ use weir_serve::known_hosts::KnownHosts;
 use weir_serve::{ConnectionLimits, Pace};
 
 use crate::access::AccessControl;
+use crate::peers::PeerTls;
 
 /// Clients of a gateway, which decide whether errors may list names and whether requests are routed by model name
 /// alone.
@@ -44,6 +45,8 @@ pub struct Options {
     pub connections: ConnectionLimits,
     /// Keys and rules by which requests are checked; `None` accepts every request.
     pub access: Option<Arc<AccessControl>>,
+    /// TLS of the connections between gateways; `None` to recognise other gateways by their addresses.
+    pub peers: Option<Arc<PeerTls>>,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
 }
@@ -73,6 +76,7 @@ impl Options {
                 pace: Pace::default(),
             },
             access: None,
+            peers: None,
             handshake_timeout: Duration::from_secs(10),
         }
     }

@@ -8,6 +8,7 @@ mod tls_config;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
@@ -16,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
 use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, Traffic, tls};
 
-use crate::access::ClientChain;
 use crate::body::FlushFirst;
+use crate::certificates::ClientChain;
+use crate::peers::{PeerChain, PeerTls};
 use crate::port::{Encryption, Port, PortHost};
 use crate::proxy::Proxy;
 use tls_config::TlsConfig;
@@ -29,6 +31,12 @@ const MAX_HEAD: usize = 64 << 10;
 /// would add a tenth to the cost of such a request. Larger bodies arrive in several pieces.
 const READ_AT_ONCE: usize = 128 << 10;
 
+/// First byte of a TLS handshake (RFC 8446, 5.1), with which no request of HTTP/1.1 or HTTP/2 begins.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// Longest wait for the first byte of a connection. Other gateways send it at once.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves the port until `stop`, then drains its connections.
 pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken) {
     let http = HttpPort::new(options(proxy.context.options.connections), stop);
@@ -39,7 +47,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
         Encryption::Tls(tls) => Some(Arc::new(TlsConfig::new(tls))),
     };
     let connection = |stream| {
-        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone(), chain: None };
+        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone(), chain: None, peer: None };
         serve_connection(service, Box::new(stream), tls.clone(), http.clone())
     };
     http.accept(port.listener, connection).await;
@@ -59,11 +67,19 @@ struct PortService {
     host: Option<PortHost>,
     /// Certificates of the connection's client; `None` if it presented none.
     chain: Option<ClientChain>,
+    /// Certificates of the gateway that opened the connection; `None` for other connections.
+    peer: Option<PeerChain>,
 }
 
 async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Arc<TlsConfig>>, http: HttpPort) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
     let Some(tls) = tls else {
+        if let Some(peers) = port.proxy.context.options.peers.clone()
+            && port.host.is_none()
+            && Box::pin(begins_with_tls(&stream, &http)).await
+        {
+            return Box::pin(serve_gateway(port, stream, peers, http)).await;
+        }
         let service = service(port, Arc::clone(&traffic), peer);
         return http.serve(stream, service, &traffic).await;
     };
@@ -73,6 +89,26 @@ async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Ar
     if let Some(stream) = Box::pin(tls::handshake(*stream, config, timeout, http.stop())).await {
         let chain = ClientChain::new(stream.get_ref().1.peer_certificates());
         let service = service(PortService { chain, ..port }, Arc::clone(&traffic), peer);
+        http.serve(Box::new(stream), service, &traffic).await;
+    }
+}
+
+/// Returns true if the client begins a TLS handshake, as other gateways do on the port for requests. Waits for the first
+/// byte, no longer than for a handshake.
+async fn begins_with_tls(stream: &Stream, http: &HttpPort) -> bool {
+    let mut first = [0];
+    let peeked = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut first));
+    let peeked = http.stop().run_until_cancelled(peeked).await;
+    matches!(peeked, Some(Ok(Ok(1)))) && first == [TLS_HANDSHAKE]
+}
+
+/// Serves a connection of another gateway.
+async fn serve_gateway(port: PortService, stream: Box<Stream>, peers: Arc<PeerTls>, http: HttpPort) {
+    let (traffic, from) = (stream.traffic(), stream.peer());
+    let timeout = port.proxy.context.options.handshake_timeout;
+    if let Some(stream) = tls::handshake(*stream, peers.server(), timeout, http.stop()).await {
+        let peer = ClientChain::new(stream.get_ref().1.peer_certificates()).map(PeerChain);
+        let service = service(PortService { peer, ..port }, Arc::clone(&traffic), from);
         http.serve(Box::new(stream), service, &traffic).await;
     }
 }
@@ -91,6 +127,9 @@ fn service(
         }
         if let Some(chain) = &port.chain {
             request.extensions_mut().insert(chain.clone());
+        }
+        if let Some(peer) = &port.peer {
+            request.extensions_mut().insert(peer.clone());
         }
         // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {

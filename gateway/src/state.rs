@@ -60,7 +60,7 @@ impl State {
         let gateways = snapshot.gateways.iter();
         let next = Self {
             routes,
-            peers: gateways.map(|gateway| self.peer(gateway)).collect(),
+            peers: gateways.map(|gateway| self.peer(gateway, options)).collect(),
             wake: Arc::clone(&self.wake),
             credits_from: if membership.joins(self.membership) { Some(now + HANDOVER) } else { self.credits_from },
             membership,
@@ -124,8 +124,8 @@ impl State {
         }
     }
 
-    fn peer(&self, gateway: &weir_cluster::Gateway) -> Arc<Upstream> {
-        let fresh = Upstream::of_gateway(gateway);
+    fn peer(&self, gateway: &weir_cluster::Gateway, options: &Options) -> Arc<Upstream> {
+        let fresh = Upstream::of_gateway(gateway, options.peers.clone());
         let same = self.peers.iter().find(|peer| ***peer == fresh);
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }

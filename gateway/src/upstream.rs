@@ -21,7 +21,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
+use crate::peers::PeerTls;
 use crate::protocol::Protocol;
+use dial::Dialing;
 use engine_queue::EngineQueue;
 pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
@@ -36,6 +38,8 @@ pub(crate) struct Upstream {
     pub(crate) endpoints: Endpoints,
     pub(crate) http1_pool: http1::Http1Pool,
     grpc: http2::GrpcChannel,
+    /// TLS of connections to a gateway; `None` for replicas, and without certificates of gateways.
+    tls: Option<Arc<PeerTls>>,
     /// Cancelled when the upstream has left the cluster, so that its open requests will not be answered.
     pub(crate) lost: CancellationToken,
     /// Exit of the upstream's program, if the platform reported one when the upstream left.
@@ -99,10 +103,10 @@ impl Upstream {
         upstream
     }
 
-    pub(crate) fn of_gateway(gateway: &Gateway) -> Self {
+    pub(crate) fn of_gateway(gateway: &Gateway, tls: Option<Arc<PeerTls>>) -> Self {
         let serving = Some(gateway.serving.clone());
         let endpoints = Endpoints { http: serving.clone(), grpc: serving, metrics: None };
-        Self::new(gateway.name.clone(), endpoints, 0)
+        Self { tls, ..Self::new(gateway.name.clone(), endpoints, 0) }
     }
 
     fn new(name: Arc<str>, endpoints: Endpoints, restarts: u32) -> Self {
@@ -117,6 +121,7 @@ impl Upstream {
             endpoints,
             http1_pool: http1::Http1Pool::default(),
             grpc: http2::GrpcChannel::default(),
+            tls: None,
             lost: CancellationToken::new(),
             end: OnceLock::new(),
             last_exit: watch::Sender::new(None),
@@ -142,12 +147,12 @@ impl Upstream {
         };
         match protocol {
             Protocol::Http if self.endpoints.http.is_some() => {
-                let response = http1::send(self, address, freshness, request).await?;
+                let response = http1::send(self, self.dialing(address), freshness, request).await?;
                 Ok(response.map(ResponseBody::Http1))
             }
             Protocol::Http | Protocol::Grpc => {
                 // Boxed, so that the future of an HTTP request reserves no space for gRPC.
-                let response = Box::pin(self.grpc.send(address, freshness, request)).await?;
+                let response = Box::pin(self.grpc.send(self.dialing(address), freshness, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
             }
         }
@@ -209,6 +214,10 @@ impl Upstream {
             Some(address) => dial::is_refused(address).await,
             None => false,
         }
+    }
+
+    fn dialing<'a>(&'a self, address: &'a Address) -> Dialing<'a> {
+        Dialing { address, tls: self.tls.as_deref() }
     }
 
     fn address(&self, protocol: Protocol) -> Option<&Address> {

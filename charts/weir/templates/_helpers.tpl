@@ -111,8 +111,11 @@ spec:
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
           {{- $adminToken := $root.Values.admin.tokenSecretName }}
-          {{- if or .secret $adminToken }}
+          {{- if or .secret .peers $adminToken }}
           volumeMounts:
+            {{- if .peers }}
+            - {name: peers, mountPath: /etc/weir/peers, readOnly: true}
+            {{- end }}
             {{- if $adminToken }}
             - {name: admin-token, mountPath: /etc/weir/admin, readOnly: true}
             {{- end }}
@@ -120,6 +123,9 @@ spec:
             - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
             {{- end }}
       volumes:
+        {{- with .peers }}
+        - {name: peers, secret: {secretName: {{ . }}}}
+        {{- end }}
         {{- with $adminToken }}
         - {name: admin-token, secret: {secretName: {{ . }}}}
         {{- end }}

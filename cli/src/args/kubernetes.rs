@@ -69,10 +69,50 @@ pub(crate) struct GatewayArgs {
     pub(crate) access_config_maps: Vec<String>,
 
     #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
+}
+
+/// Flags for the connections between gateways.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TLS between gateways")]
+pub(crate) struct PeerArgs {
+    /// Certificate chain by which other gateways recognise this one, in PEM. With it, requests are handed over to other
+    /// gateways over TLS, on --port. The three files are read again when they change [default: gateways recognise each
+    /// other by their addresses].
+    #[arg(long, value_name = "FILE", requires_all = ["peer_key", "peer_ca"])]
+    pub(crate) peer_cert: Option<PathBuf>,
+
+    /// Private key of --peer-cert, in PEM.
+    #[arg(long, value_name = "FILE", requires = "peer_cert")]
+    pub(crate) peer_key: Option<PathBuf>,
+
+    /// Authorities that sign the certificates of gateways, in PEM.
+    #[arg(long, value_name = "FILE", requires = "peer_cert")]
+    pub(crate) peer_ca: Option<PathBuf>,
+
+    /// The only DNS name of the certificates of all gateways.
+    #[arg(long, value_name = "NAME", default_value = "weir-gateway")]
+    pub(crate) peer_name: String,
+
+    /// Proof by which a gateway recognises another one. Begin with certificate-or-address, and change to certificate once
+    /// all gateways have certificates.
+    #[arg(long, value_enum, value_name = "PROOF", default_value = "certificate")]
+    pub(crate) peer_trust: PeerTrustFlag,
+}
+
+/// Proof by which a gateway recognises another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PeerTrustFlag {
+    /// The certificate of its connection alone.
+    Certificate,
+    /// The certificate, or its IP address, and plain connections to gateways that speak no TLS.
+    CertificateOrAddress,
 }
 
 /// Creates Deployments and routes for the InferenceServices of a Kubernetes cluster, and writes their status.

@@ -17,6 +17,7 @@ use crate::access::{AccessSources, named_objects};
 use crate::args::GatewayArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::peers::PeerCertificates;
 use crate::ports;
 use crate::tls::Tls;
 
@@ -36,6 +37,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let objects = named_objects(&args.process.namespace, &args.access_secrets, &args.access_config_maps);
     let access = AccessSources::read(&args.access_files, objects)?;
     let is_complete = access.as_ref().map(AccessSources::completeness);
+    let peers = PeerCertificates::read(&args.peers)?;
     let (ports, tls) = bind(&args)?;
     access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
@@ -49,6 +51,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let mut options = Options::new(&process.name, Scope::Cluster);
     args.limits.apply(&mut options);
     options.access = access.as_ref().map(|sources| Arc::clone(&sources.control));
+    options.peers = peers.as_ref().map(|peers| Arc::clone(&peers.tls));
     let gateway = Gateway::new(options);
     let snapshots = Directory::watch(&connected.cluster);
     let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
@@ -67,6 +70,10 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
         let changes = access.watch(&connected.client);
         let stop = process.stop.clone();
         process.tasks.spawn(async move { stop.run_until_cancelled(access.follow(changes)).await });
+    }
+    if let Some(peers) = peers {
+        let stop = process.stop.clone();
+        process.tasks.spawn(async move { stop.run_until_cancelled(peers.follow()).await });
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;

@@ -7,7 +7,7 @@ use weir_access::{Caller, KeyError, Policy};
 use weir_serve::header_names;
 use weir_tokens::TokenError;
 
-use super::certificates::CertificateError;
+use crate::certificates::CertificateError;
 
 /// Header of a key beside `Authorization`, as many gateways of models have it.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");

@@ -2,32 +2,50 @@
 //! name of the client that a gateway has authenticated. A client that set them could have its request refused instead of
 //! handed over, counted as a copy, or accepted without a key.
 //!
-//! A gateway is recognized by its IP address. So no client may reach a gateway from the address of another gateway, for
-//! example through a forwarding sidecar in a gateway pod.
+//! A gateway is recognized by the certificate of its connection, if gateways have certificates, and otherwise by its IP
+//! address. Then no client may reach a gateway from the address of another gateway, for example through a forwarding
+//! sidecar in a gateway pod.
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
+use http::request::Parts;
 use weir_cluster::Address;
 use weir_serve::header_names;
 
+use crate::clock::seconds_since_1970;
 use crate::context::Context;
 use crate::headers;
+use crate::peers::{PeerChain, PeerTrust};
 
 static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
 
-/// Removes the headers that only gateways may set, unless the request comes from a gateway's address.
-pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {
-    if !header_names::has_any(headers, &GATEWAY_HEADERS) {
-        return;
-    }
-    let (state, me) = (context.state.load(), &context.options.name);
-    let mut others = state.snapshot.gateways.iter().filter(|other| other.name != *me);
-    if !others.any(|other| is_at(&other.serving, from)) {
+/// Removes the headers that only gateways may set, unless the request comes from a gateway.
+pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) {
+    if header_names::has_any(&parts.headers, &GATEWAY_HEADERS) && !is_from_gateway(parts, from, context) {
         for name in &GATEWAY_HEADERS {
-            headers.remove(name);
+            parts.headers.remove(name);
         }
     }
+}
+
+fn is_from_gateway(parts: &Parts, from: Option<IpAddr>, context: &Context) -> bool {
+    let Some(peers) = &context.options.peers else {
+        return is_at_gateway(from, context);
+    };
+    let chain = parts.extensions.get::<PeerChain>();
+    match (chain, peers.trust()) {
+        (Some(chain), _) => peers.accepts(chain, seconds_since_1970()),
+        (None, PeerTrust::Certificate) => false,
+        (None, PeerTrust::CertificateOrAddress) => is_at_gateway(from, context),
+    }
+}
+
+/// Returns true for the address of another gateway.
+fn is_at_gateway(from: Option<IpAddr>, context: &Context) -> bool {
+    let (state, me) = (context.state.load(), &context.options.name);
+    let mut others = state.snapshot.gateways.iter().filter(|other| other.name != *me);
+    others.any(|other| is_at(&other.serving, from))
 }
 
 fn is_at(address: &Address, from: Option<IpAddr>) -> bool {

@@ -25,7 +25,7 @@ pub(super) async fn respond(
 ) -> Response<DownstreamBody> {
     let arrived = now();
     let (mut parts, body) = request.into_parts();
-    trusted_headers::remove_untrusted(&mut parts.headers, from, &proxy.context);
+    trusted_headers::remove_untrusted(&mut parts, from, &proxy.context);
     let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, from).await;
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::access::{AccessControl, Authorities};
+use crate::access::AccessControl;
+use crate::certificates::Authorities;
 use crate::port::ServerTls;
 
 /// Protocols that clients may choose from, the preferred one first.

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use weir_cluster::Address;
 use weir_serve::Keepalive;
 
 use super::UpstreamError;
+use crate::peers::{PeerTls, PeerTrust};
 
 /// Longest time to connect. Replicas are near, so this leaves time for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -23,13 +26,57 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// socket's buffer also has 40 s; a shorter time would be too strict.
 const KEEPALIVE: Keepalive = Keepalive { time: Duration::from_secs(10), interval: Duration::from_secs(10), probes: 3 };
 
-/// An open TCP or Unix socket.
+/// An open TCP or Unix socket, or one with TLS to another gateway.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
-pub(super) async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
+/// Destination of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Dialing<'a> {
+    pub(super) address: &'a Address,
+    /// TLS of the connection; `None` for a plain one.
+    pub(super) tls: Option<&'a PeerTls>,
+}
+
+impl Dialing<'_> {
+    /// Returns the generation of the certificates; 0 without TLS.
+    pub(super) fn generation(self) -> u64 {
+        self.tls.map_or(0, PeerTls::generation)
+    }
+
+    /// Opens a connection. While not all gateways have certificates, one that does not speak TLS gets a plain connection.
+    pub(super) async fn dial(self) -> Result<Socket, UpstreamError> {
+        let Some(tls) = self.tls else {
+            return dial(self.address).await;
+        };
+        match (dial_tls(self.address, tls).await, tls.trust()) {
+            (Err(error), PeerTrust::CertificateOrAddress) => {
+                tracing::debug!(address = %self.address, because = error.because, "a gateway does not speak TLS");
+                dial(self.address).await
+            }
+            (result, PeerTrust::Certificate | PeerTrust::CertificateOrAddress) => result,
+        }
+    }
+}
+
+/// Opens a connection on which both gateways prove their certificates.
+async fn dial_tls(address: &Address, tls: &PeerTls) -> Result<Socket, UpstreamError> {
+    let failed = |because: &str| UpstreamError::connect_failed(format!("connecting to {address} by TLS: {because}"));
+    let Socket::Tcp(stream) = dial(address).await? else {
+        return Err(failed("it has no IP address"));
+    };
+    let handshake = TlsConnector::from(tls.client()).connect(tls.server_name(), stream);
+    match tokio::time::timeout(CONNECT_TIMEOUT, handshake).await {
+        Ok(Ok(stream)) => Ok(Socket::Tls(Box::new(stream))),
+        Ok(Err(error)) => Err(failed(&error.to_string())),
+        Err(_) => Err(failed(&format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+    }
+}
+
+async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(stream)) => Ok(stream),
@@ -67,6 +114,7 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -76,6 +124,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
@@ -87,6 +136,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
@@ -94,6 +144,7 @@ impl AsyncWrite for Socket {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
@@ -101,6 +152,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
             Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
@@ -108,6 +160,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -23,8 +23,8 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
-use weir_cluster::Address;
 
+use super::dial::Dialing;
 use super::{Freshness, SwitchedConnection, Upstream, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
 use connection::UpstreamConnection;
@@ -46,10 +46,11 @@ pub(crate) struct Http1ResponseBody {
 }
 
 impl Http1Pool {
-    fn take(&self) -> Option<Box<UpstreamConnection>> {
+    /// Takes a connection that was opened with this generation of certificates.
+    fn take(&self, generation: u64) -> Option<Box<UpstreamConnection>> {
         loop {
             let (_, mut connection) = self.0.lock().pop()?;
-            if connection.is_reusable() {
+            if connection.generation == generation && connection.is_reusable() {
                 return Some(connection);
             }
         }
@@ -83,18 +84,18 @@ impl Http1Pool {
 /// `StaleConnection`.
 pub(super) async fn send<'a>(
     upstream: &Arc<Upstream>,
-    address: &Address,
+    dialing: Dialing<'_>,
     freshness: Freshness,
     request: impl FnOnce() -> UpstreamRequest<'a>,
 ) -> Result<Response<Http1ResponseBody>, UpstreamError> {
     let pooled = match freshness {
-        Freshness::Any => upstream.http1_pool.take(),
+        Freshness::Any => upstream.http1_pool.take(dialing.generation()),
         Freshness::New | Freshness::Own => None,
     };
     let (mut connection, failure) = match pooled {
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
         // Boxed: most requests find a pooled connection and should not reserve space for connecting.
-        None => (Box::pin(UpstreamConnection::open(address)).await?, UpstreamErrorKind::Broken),
+        None => (Box::pin(UpstreamConnection::open(dialing)).await?, UpstreamErrorKind::Broken),
     };
     connection.start(request());
     let head = poll_fn(|context| connection.poll_head(failure, context)).await;

@@ -19,11 +19,10 @@ use http::{Request, Response};
 use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::Address;
 use weir_serve::http2_limits::{MAX_FRAME, STREAM_WINDOW};
 use weir_serve::{BufferedSocket, Flushed};
 
-use super::dial::dial;
+use super::dial::Dialing;
 use super::{Freshness, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
 pub(crate) use response_body::Http2ResponseBody;
@@ -62,6 +61,8 @@ struct Connections {
 struct OpenConnection {
     /// Number of the connection, counted from 1.
     number: u64,
+    /// Generation of certificates with which the connection was opened; 0 without certificates.
+    generation: u64,
     sender: SendRequest<Bytes>,
     /// The connection's own task.
     task: AbortOnDropHandle<()>,
@@ -71,14 +72,14 @@ impl GrpcChannel {
     /// Sends a call and waits for the response's head.
     pub(super) async fn send<'a>(
         &self,
-        address: &Address,
+        dialing: Dialing<'_>,
         freshness: Freshness,
         request: impl FnOnce() -> UpstreamRequest<'a>,
     ) -> Result<Response<Http2ResponseBody>, UpstreamError> {
         let (mut sender, fallback) = match freshness {
-            Freshness::Any | Freshness::New => self.ready(address).await?,
+            Freshness::Any | Freshness::New => self.ready(dialing).await?,
             Freshness::Own => {
-                let sender = Box::pin(self.connect_alone(address)).await?;
+                let sender = Box::pin(self.connect_alone(dialing)).await?;
                 (sender, UpstreamErrorKind::Broken)
             }
         };
@@ -92,7 +93,8 @@ impl GrpcChannel {
     }
 
     /// Returns a connection with a free stream, and the kind of error that a failure on this connection means.
-    async fn ready(&self, address: &Address) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
+    async fn ready(&self, dialing: Dialing<'_>) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
+        self.retire_outdated(dialing.generation());
         if let Some((number, mut sender)) = self.sender() {
             match poll_fn(|context| sender.poll_ready(context)).await {
                 Ok(()) => return Ok((sender, UpstreamErrorKind::StaleConnection)),
@@ -100,7 +102,7 @@ impl GrpcChannel {
             }
         }
         // Boxed: most calls find an open connection and should not reserve space for connecting.
-        let mut sender = Box::pin(self.connect(address)).await?;
+        let mut sender = Box::pin(self.connect(dialing)).await?;
         match poll_fn(|context| sender.poll_ready(context)).await {
             Ok(()) => Ok((sender, UpstreamErrorKind::Broken)),
             Err(error) => {
@@ -125,18 +127,29 @@ impl GrpcChannel {
         }
     }
 
-    async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
+    /// Sends no further calls over a connection that was opened with other certificates.
+    fn retire_outdated(&self, generation: u64) {
+        let outdated =
+            self.connections.lock().open.as_ref().filter(|open| open.generation != generation).map(|open| open.number);
+        if let Some(number) = outdated {
+            self.retire(number);
+        }
+    }
+
+    async fn connect(&self, dialing: Dialing<'_>) -> Result<SendRequest<Bytes>, UpstreamError> {
         let failures = self.connections.lock().failures;
         let _connecting = self.connecting.lock().await;
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
         self.none_failed_since(failures)?;
-        let opened = open(address).await;
+        // Read before the certificates are used, so that a change in between counts.
+        let generation = dialing.generation();
+        let opened = open(dialing).await;
         let mut connections = self.connections.lock();
         let (sender, task) = opened.inspect_err(|error| connections.note_failure(&error.because))?;
         connections.count += 1;
-        connections.open = Some(OpenConnection { number: connections.count, sender: sender.clone(), task });
+        connections.open = Some(OpenConnection { number: connections.count, generation, sender: sender.clone(), task });
         Ok(sender)
     }
 
@@ -152,8 +165,8 @@ impl GrpcChannel {
     }
 
     /// Opens a connection for one call, which ends with the call.
-    async fn connect_alone(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
-        let (sender, task) = open(address).await?;
+    async fn connect_alone(&self, dialing: Dialing<'_>) -> Result<SendRequest<Bytes>, UpstreamError> {
+        let (sender, task) = open(dialing).await?;
         let mut connections = self.connections.lock();
         connections.ending.retain(|task| !task.is_finished());
         connections.ending.push(task);
@@ -169,8 +182,8 @@ impl Connections {
 }
 
 /// Opens a connection and runs it in a task of its own.
-async fn open(address: &Address) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
-    let socket = BufferedSocket::http2(dial(address).await?);
+async fn open(dialing: Dialing<'_>) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
+    let socket = BufferedSocket::http2(dialing.dial().await?);
     let flusher = socket.flusher();
     let mut builder = Builder::new();
     builder

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod matrix;
+mod peers;
 mod shares;
 mod tokens;
 

@@ -8,13 +8,12 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, Response};
 use http_body::{Frame, SizeHint};
 use tokio_util::io::poll_read_buf;
-use weir_cluster::Address;
 
 use super::framing::{Decoded, Framing};
 use super::head::read_head;
 use super::writer::RequestWriter;
 use crate::upstream::UpstreamRequest;
-use crate::upstream::dial::{Socket, dial};
+use crate::upstream::dial::{Dialing, Socket};
 use crate::upstream::{SwitchedConnection, Upgrade, UpstreamError, UpstreamErrorKind};
 
 /// Least space in the buffer for a read: enough to read a head with a small body at once.
@@ -27,6 +26,8 @@ const MAX_READ: u64 = 256 << 10;
 /// A connection with at most one request at a time.
 pub(super) struct UpstreamConnection {
     stream: Socket,
+    /// Generation of certificates with which the connection was opened; 0 without certificates.
+    pub(super) generation: u64,
     writer: RequestWriter,
     method: Method,
     /// Upgrade that the current request asks for.
@@ -45,10 +46,13 @@ fn is_of_socket(error: &io::Error) -> bool {
 }
 
 impl UpstreamConnection {
-    pub(super) async fn open(address: &Address) -> Result<Box<Self>, UpstreamError> {
-        let stream = dial(address).await?;
+    pub(super) async fn open(dialing: Dialing<'_>) -> Result<Box<Self>, UpstreamError> {
+        // Read before the certificates are used, so that a change in between counts.
+        let generation = dialing.generation();
+        let stream = dialing.dial().await?;
         Ok(Box::new(Self {
             stream,
+            generation,
             writer: RequestWriter::default(),
             method: Method::GET,
             upgrade: Upgrade::None,

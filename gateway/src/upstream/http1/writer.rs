@@ -28,6 +28,8 @@ pub(super) struct RequestWriter {
     written: usize,
     queue: VecDeque<Bytes>,
     body: Option<(RequestBody, BodyEncoding)>,
+    /// True until the socket has flushed what was written.
+    is_unflushed: bool,
 }
 
 /// Encoding of a request's body.
@@ -47,11 +49,12 @@ impl RequestWriter {
         write_head(&mut self.inline, &request, length);
         let encoding = length.map_or(BodyEncoding::Chunked, BodyEncoding::Length);
         self.body = Some((request.body, encoding));
+        self.is_unflushed = true;
     }
 
     /// Returns true if the whole request is written.
     pub(super) fn is_done(&self) -> bool {
-        self.body.is_none() && self.queue.is_empty() && self.written == self.inline.len()
+        self.body.is_none() && !self.is_unflushed && self.queue.is_empty() && self.written == self.inline.len()
     }
 
     /// Writes until the whole request is written. Pending while the body's next data has not arrived.
@@ -62,6 +65,9 @@ impl RequestWriter {
         loop {
             self.fill(context)?;
             if self.written == self.inline.len() && self.queue.is_empty() {
+                // TLS may keep bytes that the socket did not take yet.
+                ready!(Pin::new(&mut *stream).poll_flush(context))?;
+                self.is_unflushed = false;
                 return match self.body {
                     Some(_) => Poll::Pending,
                     None => Poll::Ready(Ok(())),

@@ -3,6 +3,7 @@ use http::uri::PathAndQuery;
 use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use weir_cluster::Address;
 
 use super::*;
 use crate::upstream::RequestBody;
@@ -28,7 +29,7 @@ fn answer(mut call: Call, status: StatusCode) {
 async fn asked(channel: &GrpcChannel, address: &Address) -> Result<StatusCode, UpstreamErrorKind> {
     let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
     let request = || UpstreamRequest::plain(&Method::POST, &path, &headers, RequestBody::empty());
-    let response = channel.send(address, Freshness::Any, request).await;
+    let response = channel.send(Dialing { address, tls: None }, Freshness::Any, request).await;
     response.map(|head| head.status()).map_err(|error| error.kind)
 }
 

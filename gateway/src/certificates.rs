@@ -8,6 +8,8 @@
 //! authorities may be replaced, and the certificate may expire, while the connection is open. A chain is verified again
 //! only then. A session that a client resumes has no new verification in its handshake, and needs none for the same reason.
 
+mod chain;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,8 +20,6 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as TlsError, RootCertStore};
 use weir_access::{Caller, CertificateName, ClientCertificates, Operations, RESERVED_NAMES, is_client_name};
-
-use super::chain;
 
 /// Seconds for which the refusal of a chain is remembered, so that its client cannot have it verified for each request.
 const REFUSED_FOR: u64 = 60;
@@ -104,6 +104,15 @@ impl ClientAuthority {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider).build();
         let verifier = verifier.map_err(AuthorityError::Verifier)?;
         Ok(Self { roots, verifier, settings: settings.clone() })
+    }
+
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
+        Arc::new(self.roots.clone())
+    }
+
+    /// Returns a verifier of handshakes that refuses clients without a certificate.
+    pub(crate) fn mandatory(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(chain::BoundedVerifier(Arc::clone(&self.verifier)))
     }
 
     /// Returns the client that a certificate of this authority names.

@@ -1,0 +1,173 @@
+//! TLS between gateways: both sides of a hand-over prove by a certificate that they are gateways.
+//!
+//! ```text
+//!   gateway ── TLS on the port for requests, certificates of both sides ──► gateway: trusts weir-hop, weir-client
+//! ```
+//!
+//! A gateway is a holder of a certificate with the name of gateways that the authorities of gateways have signed. The
+//! files may be replaced at any time: from then on new requests use new connections, and requests that have begun go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, Error as TlsError, ServerConfig, version};
+use weir_access::{CertificateName, ClientCertificates};
+
+use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
+
+/// Content of a gateway's files in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerFiles<'a> {
+    /// The gateway's own certificate, followed by those between it and an authority.
+    pub certificate: &'a [u8],
+    /// Private key of the certificate.
+    pub key: &'a [u8],
+    /// Authorities that sign the certificates of gateways.
+    pub authorities: &'a [u8],
+}
+
+/// Proof by which a gateway recognises another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerTrust {
+    /// The certificate of its connection alone.
+    Certificate,
+    /// The certificate, or its IP address, and plain connections to gateways that speak no TLS: for the time in which not
+    /// all gateways have certificates.
+    CertificateOrAddress,
+}
+
+/// An error in the files of a gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerTlsError {
+    /// The name of gateways is no DNS name.
+    #[error("the name of gateways is no DNS name: {0}")]
+    Name(InvalidDnsNameError),
+    /// A file is no PEM.
+    #[error("the {file} cannot be read as PEM: {source}")]
+    Pem {
+        /// Content of the file: certificate or key.
+        file: &'static str,
+        /// The error of the parser.
+        source: PemError,
+    },
+    /// The authorities cannot be used.
+    #[error("the authorities: {0}")]
+    Authorities(#[from] AuthorityError),
+    /// Certificate and key cannot be used.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Tls(#[from] TlsError),
+    /// The gateway's own certificate would be refused by other gateways.
+    #[error("other gateways refuse the certificate: it has to be valid for clients, with the only DNS name {0}")]
+    NotAGateway(String),
+}
+
+/// TLS of the connections between gateways.
+#[derive(Debug)]
+pub struct PeerTls {
+    name: String,
+    server_name: ServerName<'static>,
+    trust: PeerTrust,
+    current: ArcSwap<Current>,
+    generation: AtomicU64,
+}
+
+/// The TLS configurations of the files as they are now.
+#[derive(Debug)]
+struct Current {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    authorities: Arc<Authorities>,
+}
+
+/// Certificates of a connection to the port for requests, on which only gateways speak TLS.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerChain(pub(crate) ClientChain);
+
+impl PeerTls {
+    /// Creates the TLS of a gateway. `name` is the only DNS name of the certificates of all gateways, and `now` the time in
+    /// seconds since 1970.
+    ///
+    /// # Errors
+    /// [`PeerTlsError`] for files that other gateways would refuse.
+    pub fn new(name: &str, trust: PeerTrust, files: PeerFiles<'_>, now: u64) -> Result<Arc<Self>, PeerTlsError> {
+        let server_name = ServerName::try_from(name.to_owned()).map_err(PeerTlsError::Name)?;
+        let current = ArcSwap::from_pointee(Current::new(name, files, now)?);
+        let generation = AtomicU64::new(0);
+        Ok(Arc::new(Self { name: name.to_owned(), server_name, trust, current, generation }))
+    }
+
+    /// Replaces the files. Requests that begin from now on use new connections.
+    ///
+    /// # Errors
+    /// The same as for [`Self::new`]. The former files then stay in use.
+    pub fn replace(&self, files: PeerFiles<'_>, now: u64) -> Result<(), PeerTlsError> {
+        self.current.store(Arc::new(Current::new(&self.name, files, now)?));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the number of times that the files were replaced.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn trust(&self) -> PeerTrust {
+        self.trust
+    }
+
+    pub(crate) fn server_name(&self) -> ServerName<'static> {
+        self.server_name.clone()
+    }
+
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.load().server)
+    }
+
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.current.load().client)
+    }
+
+    /// Returns true if the certificates are those of a gateway at `now`, in seconds since 1970.
+    pub(crate) fn accepts(&self, chain: &PeerChain, now: u64) -> bool {
+        is_gateway(&chain.0, &self.current.load().authorities, &self.name, now)
+    }
+}
+
+impl Current {
+    fn new(name: &str, files: PeerFiles<'_>, now: u64) -> Result<Self, PeerTlsError> {
+        let pem = |file| move |source| PeerTlsError::Pem { file, source };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(files.certificate).collect();
+        let chain = chain.map_err(pem("certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(files.key).map_err(pem("key"))?;
+        let settings = ClientCertificates { client_from: CertificateName::DnsName, ..ClientCertificates::default() };
+        let authority = ClientAuthority::new(&settings, files.authorities)?;
+        let (roots, verifier) = (authority.roots(), authority.mandatory());
+        let authorities = Arc::new(Authorities::new(vec![authority])?);
+        let own = ClientChain::new(Some(&chain));
+        if !own.is_some_and(|own| is_gateway(&own, &authorities, name, now)) {
+            return Err(PeerTlsError::NotAGateway(name.to_owned()));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())?;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        // All gateways have one name, so a session of one would be offered to the others.
+        client.resumption = Resumption::disabled();
+        Ok(Self { server: Arc::new(server), client: Arc::new(client), authorities })
+    }
+}
+
+fn is_gateway(chain: &ClientChain, authorities: &Arc<Authorities>, name: &str, now: u64) -> bool {
+    let client = chain.client(authorities, now).and_then(Result::ok);
+    client.is_some_and(|caller| caller.client().is_some_and(|client| **client == *name))
+}
