@@ -224,7 +224,7 @@ fn is_callers_fault(timeout: Duration) -> bool {
 }
 
 impl From<BudgetExhausted> for ServeError {
-    fn from(BudgetExhausted { limit }: BudgetExhausted) -> Self {
+    fn from(BudgetExhausted { limit, .. }: BudgetExhausted) -> Self {
         Self::BodyBudgetExhausted { limit }
     }
 }

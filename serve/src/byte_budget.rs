@@ -2,12 +2,15 @@
 //! once would still exceed the machine's memory.
 //!
 //! Each permit must leave free 1024 times its own size, or an eighth of the budget if that is less. Therefore small
-//! requests are admitted however many bytes large requests hold, and however long.
+//! requests are admitted however many bytes large requests hold, and however long. If a permit is of a known client,
+//! all permits of the client together may hold no more bytes than stay free for others: see `shares.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
+
+use crate::shares::{ClientHolding, Holder, Holdings};
 
 /// Multiple of its own size that a permit must leave free. A permit that grows as far as it can takes 1/1025 of what is
 /// free: a thousand of them leave more than a third free, and the 4096 connections that one address has by default
@@ -26,6 +29,8 @@ struct Budget {
     limit: usize,
     /// Free bytes, with one semaphore permit per byte.
     free: Semaphore,
+    /// Bytes that each known client holds.
+    clients: Holdings,
 }
 
 /// Bytes taken from a [`ByteBudget`], returned on drop.
@@ -33,6 +38,8 @@ struct Budget {
 pub struct BudgetPermit {
     budget: Arc<Budget>,
     bytes: AtomicUsize,
+    /// Bytes of all permits of the client; `None` if the client does not matter.
+    client: Option<ClientHolding>,
 }
 
 /// Error of a permit that may not grow because too few bytes would stay free for other requests.
@@ -41,6 +48,17 @@ pub struct BudgetPermit {
 pub struct BudgetExhausted {
     /// Limit of the budget in bytes.
     pub limit: usize,
+    /// The party that holds too many bytes.
+    pub by: ExhaustedBy,
+}
+
+/// Party that holds so many bytes of a budget that a permit may not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExhaustedBy {
+    /// All requests together, of whichever clients.
+    All,
+    /// The permit's own client, which has its share.
+    Client,
 }
 
 impl ByteBudget {
@@ -48,13 +66,20 @@ impl ByteBudget {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Budget { limit, free: Semaphore::new(limit) }))
+        Self(Arc::new(Budget { limit, free: Semaphore::new(limit), clients: Holdings::default() }))
     }
 
     /// Returns a permit that holds no bytes yet.
     #[must_use]
     pub fn permit(&self) -> BudgetPermit {
-        BudgetPermit { budget: Arc::clone(&self.0), bytes: AtomicUsize::new(0) }
+        self.permit_of(None)
+    }
+
+    /// Returns a permit of a client that holds no bytes yet. With `None`, the client does not matter.
+    #[must_use]
+    pub fn permit_of(&self, holder: Option<Holder>) -> BudgetPermit {
+        let client = holder.map(|holder| self.0.clients.of(holder));
+        BudgetPermit { budget: Arc::clone(&self.0), bytes: AtomicUsize::new(0), client }
     }
 
     /// Returns the bytes that all permits may hold together.
@@ -79,12 +104,15 @@ impl Default for ByteBudget {
 
 impl Budget {
     /// Takes `bytes` more for a permit that will hold `held` bytes afterwards.
-    fn take(&self, bytes: usize, held: usize) -> Result<(), BudgetExhausted> {
+    fn take(&self, bytes: usize, held: usize, client: Option<&ClientHolding>) -> Result<(), BudgetExhausted> {
         let limit = self.limit;
         // A concurrent permit may take bytes after this check; then slightly less than the reserve stays free.
         let left = self.free.available_permits().saturating_sub(bytes);
         if left < held.saturating_mul(RESERVE_FACTOR).min(limit / RESERVE_DIVISOR) {
-            return Err(BudgetExhausted { limit });
+            return Err(BudgetExhausted { limit, by: ExhaustedBy::All });
+        }
+        if client.is_some_and(|client| !client.add(bytes, left)) {
+            return Err(BudgetExhausted { limit, by: ExhaustedBy::Client });
         }
         let mut taken = 0;
         // The semaphore grants at most `u32::MAX` permits per call.
@@ -92,7 +120,10 @@ impl Budget {
             let chunk = u32::try_from(bytes - taken).unwrap_or(u32::MAX);
             let Ok(permit) = self.free.try_acquire_many(chunk) else {
                 self.free.add_permits(taken);
-                return Err(BudgetExhausted { limit });
+                if let Some(client) = client {
+                    client.remove(bytes);
+                }
+                return Err(BudgetExhausted { limit, by: ExhaustedBy::All });
             };
             permit.forget();
             taken += chunk as usize;
@@ -111,13 +142,14 @@ impl BudgetPermit {
     /// Grows or shrinks the permit to `bytes`. Only one task or thread at a time may call this.
     ///
     /// # Errors
-    /// [`BudgetExhausted`] if growing would leave too few bytes for other requests; the permit then keeps its size.
+    /// [`BudgetExhausted`] if growing would leave too few bytes for other requests, or for other clients; the permit
+    /// then keeps its size.
     pub fn resize(&self, bytes: usize) -> Result<(), BudgetExhausted> {
         let before = self.bytes();
         if bytes > before {
-            self.budget.take(bytes - before, bytes)?;
+            self.budget.take(bytes - before, bytes, self.client.as_ref())?;
         } else {
-            self.budget.free.add_permits(before - bytes);
+            self.give_back(before - bytes);
         }
         self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
@@ -130,16 +162,25 @@ impl BudgetPermit {
     pub fn grow(&self, more: usize) -> Result<(), BudgetExhausted> {
         self.resize(self.bytes().saturating_add(more))
     }
+
+    fn give_back(&self, bytes: usize) {
+        if let Some(client) = &self.client {
+            client.remove(bytes);
+        }
+        self.budget.free.add_permits(bytes);
+    }
 }
 
 impl Drop for BudgetPermit {
     fn drop(&mut self) {
-        self.budget.free.add_permits(self.bytes());
+        self.give_back(self.bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -150,7 +191,7 @@ mod tests {
         const LIMIT: usize = 80_000;
         let budget = ByteBudget::new(LIMIT);
         let (first, second) = (budget.permit(), budget.permit());
-        let exhausted = BudgetExhausted { limit: LIMIT };
+        let exhausted = BudgetExhausted { limit: LIMIT, by: ExhaustedBy::All };
         assert_eq!(first.resize(70_001), Err(exhausted));
         first.resize(70_000).unwrap();
         assert_eq!(second.grow(10), Err(exhausted));
@@ -163,6 +204,29 @@ mod tests {
         assert_eq!(budget.in_use(), 10_000);
         second.resize(0).unwrap();
         assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn permits_of_one_client_together_leave_as_much_as_they_hold() {
+        let (budget, weight) = (ByteBudget::new(1 << 20), NonZeroU16::MIN);
+        let of = |id| budget.permit_of(Some(Holder { id, weight }));
+        let held: Vec<_> = (0..1000).map(|_| of(1)).filter(|permit| permit.grow(1 << 10).is_ok()).collect();
+        assert_eq!((held.len(), budget.in_use()), (512, 1 << 19));
+        let exhausted = BudgetExhausted { limit: 1 << 20, by: ExhaustedBy::Client };
+        assert_eq!(held[0].grow(1), Err(exhausted));
+        let other = of(2);
+        other.grow(100 << 10).unwrap();
+        // Bytes of unknown clients count as taken.
+        let unknown = budget.permit();
+        unknown.grow(100 << 10).unwrap();
+        assert_eq!(other.grow(100 << 10).map_err(|error| error.by), Ok(()));
+        assert_eq!(other.grow(10 << 10).map_err(|error| error.by), Err(ExhaustedBy::Client));
+        drop(held);
+        other.grow(200 << 10).unwrap();
+        other.resize(0).unwrap();
+        drop((other, unknown));
+        assert_eq!(budget.in_use(), 0);
+        assert!(of(1).grow(400 << 10).is_ok());
     }
 
     #[test]

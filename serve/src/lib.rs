@@ -6,6 +6,7 @@
 //!
 //!   limits        ── connections, timeouts and minimum rates of a port
 //!   places        ── connections and HTTP/2 streams that each client may have
+//!   shares        ── units of a limit that each client may hold while others need some
 //!   traffic       ── open requests and bytes of a connection, to detect that it is idle
 //!   tunnel        ── connections that leave HTTP after a response with status 101
 //!   http2, body   ── limits on frames, slow streams and slow bodies; detection of incomplete bodies
@@ -33,6 +34,7 @@ mod pace;
 mod places;
 pub mod request_head;
 mod response;
+mod shares;
 mod stream;
 mod traffic;
 mod tunnel;
@@ -53,8 +55,9 @@ pub use keepalive::Keepalive;
 pub use lifetime::LATE_REQUESTS;
 pub use limits::ConnectionLimits;
 pub use pace::{Pace, Upload};
-pub use places::reserved::{ConnectionPlace, ReservedPlaces};
+pub use places::reserved::{ConnectionPlace, PlaceHandle, ReservedPlaces};
 pub use response::{end_connection, leave_out_body};
+pub use shares::{HeldUnit, Holder, SharedLimit};
 pub use stream::Stream;
 pub use traffic::{Exchange, GRACE, TrackedBody, Traffic};
 pub use tunnel::{Duplex, Tunnel};

@@ -24,8 +24,9 @@ pub(crate) struct Lifetime<'a> {
 /// network latency to the antipodes.
 pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
 
-/// Serves a connection until it ends, has been without a request for too long, or the port has closed and late requests
-/// have arrived. In the latter two cases `shut_down` begins the graceful shutdown, and [`close`] completes it.
+/// Serves a connection until it ends, has been without a request for too long, is retired, or the port has closed and
+/// late requests have arrived. In all cases but the first, `shut_down` begins the graceful shutdown, and [`close`]
+/// completes it.
 ///
 /// # Errors
 /// Fails with the connection's error.
@@ -41,6 +42,7 @@ where
     tokio::select! {
         ended = connection.as_mut() => return ended,
         () = traffic.unused(lifetime.idle) => {}
+        () = traffic.retired() => {}
         () = closed(lifetime.stop, lifetime.late_requests) => {}
     }
     shut_down(connection.as_mut());

@@ -1,5 +1,5 @@
 //! Places of a port: the permits for its connections. They limit the number of connections in total and per client, and
-//! the number of HTTP/2 streams per client.
+//! the number of HTTP/2 streams per client. A client is an address until a request names it.
 
 pub(crate) mod reserved;
 pub(crate) mod waiting;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::ConnectionLimits;
+use crate::shares::{HeldUnit, Holder, SharedLimit, is_within_share};
 
 /// The places of a port. Clones share them.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ struct Shared {
     per_client: usize,
     streams_per_client: usize,
     clients: Mutex<HashMap<Client, ClientPlaces>>,
+    /// Places of the connections whose clients' names are known.
+    named: SharedLimit,
     freed: Notify,
 }
 
@@ -57,6 +60,8 @@ pub(crate) struct Place {
     places: PortPlaces,
     client: Client,
     streams: ClientStreams,
+    /// Part of `named` that the connection's client holds; `None` until a request names the client.
+    named: Option<HeldUnit>,
     _place: FreePlace,
 }
 
@@ -88,6 +93,7 @@ impl PortPlaces {
             per_client: limits.per_client.max(1),
             streams_per_client: limits.streams_per_client(),
             clients: Mutex::default(),
+            named: SharedLimit::new(places),
             freed: Notify::new(),
         }))
     }
@@ -112,14 +118,14 @@ impl PortPlaces {
         let own = clients.entry(client).or_default();
         // A new entry without connections is never refused, so every entry that stays in the map has one.
         let count = own.connections;
-        let is_over = count > 0 && (count >= self.0.per_client || count > left);
+        let is_over = count > 0 && (count >= self.0.per_client || !is_within_share(count, 1, left));
         if is_over {
             return None;
         }
         own.connections += 1;
         let streams = ClientStreams { open: Arc::clone(&own.streams), limit: self.0.streams_per_client };
         drop(clients);
-        Some(Place { places: self.clone(), client, streams, _place: place })
+        Some(Place { places: self.clone(), client, streams, named: None, _place: place })
     }
 
     /// Waits until a place has been freed since the last wait ended.
@@ -138,6 +144,17 @@ impl Place {
     /// Returns true if this place belongs to `places`.
     pub(crate) fn is_of(&self, places: &PortPlaces) -> bool {
         Arc::ptr_eq(&self.places.0, &places.0)
+    }
+
+    /// Counts the place for the client that a request names, in place of the client before. Returns false if the client
+    /// has its share of the port's places.
+    pub(crate) fn assign(&mut self, holder: Holder) -> bool {
+        if self.named.as_ref().is_some_and(|unit| unit.is_of(holder)) {
+            return true;
+        }
+        self.named = None;
+        self.named = self.places.0.named.take(holder);
+        self.named.is_some()
     }
 
     /// Returns the streams of the client that holds this place.
@@ -242,6 +259,22 @@ mod tests {
         assert!(take(&places, "2001:db8:0:1::1").is_some());
         drop(held);
         assert!(places.0.clients.lock().is_empty());
+    }
+
+    #[test]
+    fn a_named_client_holds_no_more_than_its_share_from_any_number_of_addresses() {
+        let places = ports(100, 100);
+        let mut held: Vec<_> = (0..60).map(|n| take(&places, &format!("10.0.0.{n}")).unwrap()).collect();
+        let holder = |id| Holder { id, weight: std::num::NonZeroU16::MIN };
+        let assigned = held.iter_mut().filter_map(|place| place.assign(holder(1)).then_some(())).count();
+        assert_eq!(assigned, 50);
+        // A connection that the client has already stays its own, and may change its client.
+        assert!(held[0].assign(holder(1)) && held[0].assign(holder(2)));
+        assert!(!held[58].assign(holder(1)));
+        held.swap_remove(1);
+        assert!(held[58].assign(holder(1)));
+        drop(held);
+        assert_eq!(places.0.named.in_use(), 0);
     }
 
     #[test]

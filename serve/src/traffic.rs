@@ -10,9 +10,11 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::http2::streams::{self, StreamExecutor, StreamProgress};
 use crate::places::ClientStreams;
+use crate::shares::HeldUnit;
 use crate::tunnel::Tunnel;
 
 /// Requests in flight and bytes read and written on one connection.
@@ -31,12 +33,18 @@ pub struct Traffic {
     client: Option<ClientStreams>,
     /// Handler that takes the connection over once its response with status 101 is written. It counts as a request in
     /// flight, so that a shutdown waits for it.
-    tunnel: Mutex<Option<Tunnel>>,
+    tunnel: Mutex<Option<(Tunnel, Option<HeldUnit>)>>,
+    /// Notified when an HTTP/2 connection should accept no further requests.
+    retired: Notify,
 }
 
 /// A request in flight; dropping it ends it.
 #[derive(Debug)]
-pub struct Exchange(Arc<Traffic>);
+pub struct Exchange {
+    traffic: Arc<Traffic>,
+    /// Part of a limit that the request's client holds while the request is in flight.
+    unit: Option<HeldUnit>,
+}
 
 /// A response body that keeps its exchange open until it has been sent or dropped, and records its progress for the
 /// stream's watch.
@@ -88,13 +96,23 @@ impl Traffic {
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
-        Exchange(Arc::clone(self))
+        Exchange { traffic: Arc::clone(self), unit: None }
+    }
+
+    /// Lets an HTTP/2 connection finish its open requests and accept no others.
+    pub fn retire(&self) {
+        self.retired.notify_one();
+    }
+
+    /// Waits until the connection is retired.
+    pub(crate) async fn retired(&self) {
+        self.retired.notified().await;
     }
 
     /// Takes the handler that takes the connection over, and the exchange that keeps the connection open meanwhile.
     pub(crate) fn take_tunnel(self: &Arc<Self>) -> Option<(Tunnel, Exchange)> {
-        let tunnel = self.tunnel.lock().take()?;
-        Some((tunnel, Exchange(Arc::clone(self))))
+        let (tunnel, unit) = self.tunnel.lock().take()?;
+        Some((tunnel, Exchange { traffic: Arc::clone(self), unit }))
     }
 
     pub(crate) fn add_written(&self, bytes: usize) {
@@ -177,13 +195,20 @@ impl TrafficSample {
 }
 
 impl Exchange {
+    /// Holds a part of a limit until the exchange ends. A tunnel holds it until its own end.
+    #[must_use]
+    pub fn holding(mut self, unit: Option<HeldUnit>) -> Self {
+        self.unit = unit;
+        self
+    }
+
     /// Keeps the exchange open until the response's body ends. The connection leaves HTTP after a response that has a
     /// [`Tunnel`] as an extension.
     #[must_use]
-    pub fn track<B>(self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+    pub fn track<B>(mut self, mut response: Response<B>) -> Response<TrackedBody<B>> {
         if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
-            self.0.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
-            *self.0.tunnel.lock() = Some(tunnel);
+            self.traffic.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
+            *self.traffic.tunnel.lock() = Some((tunnel, self.unit.take()));
         }
         // From here on, an HTTP/2 client may stop reading the response.
         streams::record(StreamProgress::Yielded);
@@ -193,7 +218,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Places reserved for one kind of connection, in addition to the places of a port's other connections.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::ConnectionLimits;
 use crate::places::{Place, PortPlaces};
+use crate::shares::Holder;
 
 /// Places for one kind of connection, which thereby leave the other places free. Clones share them.
 #[derive(Clone, Debug)]
@@ -16,6 +17,20 @@ pub struct ReservedPlaces(PortPlaces);
 /// connection ends.
 #[derive(Clone, Debug)]
 pub struct ConnectionPlace(Arc<Mutex<Place>>);
+
+/// Handle by which a request counts its connection for its client. It keeps no place: a request may outlive its
+/// connection.
+#[derive(Clone, Debug)]
+pub struct PlaceHandle(Weak<Mutex<Place>>);
+
+impl PlaceHandle {
+    /// Counts the connection for this client, in place of the client of an earlier request. Returns false if the client
+    /// has its share of the port's connections.
+    #[must_use]
+    pub fn assign(&self, holder: Holder) -> bool {
+        self.0.upgrade().is_none_or(|place| place.lock().assign(holder))
+    }
+}
 
 impl ReservedPlaces {
     /// Returns as many places as `limits` allow, in total and per client.
@@ -28,6 +43,12 @@ impl ReservedPlaces {
 impl ConnectionPlace {
     pub(crate) fn new(place: Place) -> Self {
         Self(Arc::new(Mutex::new(place)))
+    }
+
+    /// Returns a handle for the requests of the connection.
+    #[must_use]
+    pub fn handle(&self) -> PlaceHandle {
+        PlaceHandle(Arc::downgrade(&self.0))
     }
 
     /// Exchanges the place for a reserved one, unless it already is one. Returns false if none is available for this
