@@ -12,6 +12,7 @@ mod credentials;
 mod guard;
 mod operation;
 mod rates;
+mod request_shares;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use audit::Audit;
 use credentials::AuthError;
 pub(crate) use guard::{Choice, Guard, Opened};
 use rates::Rates;
+pub(crate) use request_shares::RequestShares;
 
 /// Keys and rules of a gateway with access control. They can be replaced while it serves.
 pub struct AccessControl {

@@ -135,6 +135,7 @@ impl Batching {
         }) else {
             return forward(&self.context, &request, &mut buffered).await;
         };
+        queue.may_wake(request.limited)?;
         queue.count_arrival();
         request.count_as_arrived();
         let batcher = self.batcher(&queue);

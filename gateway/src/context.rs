@@ -2,6 +2,7 @@
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
+use weir_serve::SharedLimit;
 use weir_serve::byte_budget::ByteBudget;
 
 use crate::counters::RequestCounters;
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) state: ArcSwap<State>,
     /// Byte budget for all buffered bodies together.
     pub(crate) budget: ByteBudget,
+    /// Open requests of all clients, with access control.
+    pub(crate) requests: SharedLimit,
     pub(crate) counters: RequestCounters,
     pub(crate) mirrors: Mirrors,
     /// Cancelled once clients should use another gateway, at the latest together with `shutdown`.
@@ -28,6 +31,7 @@ impl Context {
         Self {
             state: ArcSwap::from_pointee(state),
             budget: ByteBudget::new(options.all_buffers),
+            requests: SharedLimit::new(options.connections.streams_per_client()),
             counters: RequestCounters::default(),
             mirrors: Mirrors::new(options.all_buffers),
             leaving: CancellationToken::new(),

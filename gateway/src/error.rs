@@ -220,6 +220,14 @@ pub(crate) enum ClientLimit {
     QueueShare,
     /// The client's requests per minute.
     Rate,
+    /// The client's share of the port's connections.
+    Connections,
+    /// The client's share of the gateway's open requests.
+    OpenRequests,
+    /// The client's share of the bytes of buffered bodies.
+    Bytes,
+    /// The client's number of services that wait for their first replica.
+    WakeUps,
 }
 
 impl ClientLimit {
@@ -228,11 +236,20 @@ impl ClientLimit {
         match self {
             Self::Rate => "the client has used up its limit requestsPerMinute",
             Self::QueueShare => "the queue is full, and the client has more than its share of it",
+            Self::Connections => "the client has its share of the gateway's connections",
+            Self::OpenRequests => "the client has its share of the gateway's open requests",
+            Self::Bytes => "the client has its share of the gateway's memory for request bodies",
+            Self::WakeUps => "too many services wait for their first replica because of the client's requests",
         }
     }
 }
 
 impl GatewayError {
+    /// Returns true if the connection should end after the error, because the client has too many connections.
+    pub(crate) fn closes_connection(&self) -> bool {
+        matches!(self, Self::OverLimit { limit: ClientLimit::Connections, .. })
+    }
+
     /// Returns true if the queue had no place for the request, which the queue counts.
     pub(crate) fn is_full_queue(&self) -> bool {
         matches!(self, Self::QueueFull { .. } | Self::OverLimit { limit: ClientLimit::QueueShare, .. })

@@ -27,7 +27,7 @@ use weir_protocol::Coded;
 
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::context::Context;
-use crate::error::GatewayError;
+use crate::error::{ClientLimit, GatewayError};
 use crate::protocol::Protocol;
 use crate::queue::{Admitted, RevisionQueue, Verdict};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
@@ -124,6 +124,9 @@ fn missed(request: &ProxyRequest, buffered: &BufferedBody) -> Verdict {
 pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
     if let GatewayError::LateInQueue { .. } | GatewayError::LateAtReplica { .. } = error {
         return missed;
+    }
+    if let GatewayError::OverLimit { limit: ClientLimit::WakeUps, .. } = error {
+        return Verdict::Uncounted;
     }
     // A full queue is counted as a refusal already. The gateway that owns the queue counts a request that this gateway
     // does not own. A broken body is the client's fault.

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::options::Options;
 use crate::port::Port;
 use crate::proxy::Proxy;
+use crate::queue::WakeUps;
 use crate::state::State;
 use crate::{describe, metrics, report, server};
 
@@ -23,8 +24,7 @@ use crate::{describe, metrics, report, server};
 pub struct Gateway {
     context: Arc<Context>,
     proxy: Arc<Proxy>,
-    /// Notified when a request arrives for a revision without replicas, so that a report is published at once.
-    wake: Arc<Notify>,
+    wakes: Arc<WakeUps>,
     reports: watch::Sender<Arc<Report>>,
     started: Instant,
     started_seconds: u64,
@@ -37,13 +37,13 @@ impl Gateway {
     /// Creates a gateway without routes, which [`Gateway::follow`] adds.
     #[must_use]
     pub fn new(options: Options) -> Arc<Self> {
-        let wake = Arc::new(Notify::new());
-        let state = State::empty(&options, Arc::clone(&wake));
+        let wakes = Arc::<WakeUps>::default();
+        let state = State::empty(&options, Arc::clone(&wakes));
         let context = Arc::new(Context::new(options, state));
         Arc::new(Self {
             proxy: Arc::new(Proxy::new(Arc::clone(&context))),
             context,
-            wake,
+            wakes,
             reports: watch::Sender::default(),
             started: now(),
             started_seconds: seconds_since_1970(),
@@ -103,7 +103,7 @@ impl Gateway {
             loop {
                 self.reports.send_replace(Arc::new(self.current_report()));
                 // A report is due after a notification as well as after a timeout.
-                let _ = tokio::time::timeout(REPORT_EVERY, self.wake.notified()).await;
+                let _ = tokio::time::timeout(REPORT_EVERY, self.wakes.reported()).await;
                 self.context.state.load().close_idle_connections(now());
             }
         };

@@ -28,6 +28,7 @@ use crate::forward::{ProxyRequest, forward, mirror, read_ahead};
 use crate::health;
 use crate::health::probe_services::ProbeServices;
 use crate::protocol::Protocol;
+use crate::queue::ClientShare;
 use crate::router::mirror::MirrorTarget;
 use crate::router::{CheckedBody, Lookup, Routed, Target};
 use crate::upstream::Upgrade;
@@ -72,14 +73,14 @@ impl Proxy {
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let limits = self.limits(end, deadline, BufferNeed::ModelName);
+                let limits = self.limits(inbound, end, deadline, BufferNeed::ModelName);
                 let buffered = receive(body, mode, &limits).await?;
                 let routed = self.route_message(parts, field, &CheckedBody { buffered: &buffered, guard })?;
                 (routed, Some(buffered))
             }
             Lookup::ByBody => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let limits = self.limits(end, deadline, BufferNeed::Nothing);
+                let limits = self.limits(inbound, end, deadline, BufferNeed::Nothing);
                 let buffered = receive(body, mode, &limits).await?;
                 let routed = self.route_body(parts, &CheckedBody { buffered: &buffered, guard })?;
                 (routed, Some(buffered))
@@ -96,14 +97,15 @@ impl Proxy {
         let mut buffered = match buffered {
             Some(buffered) => buffered,
             None => {
-                let limits = self.limits(end, deadline, BufferNeed::Nothing);
+                let limits = self.limits(inbound, end, deadline, BufferNeed::Nothing);
                 receive(body, mode, &limits).await?
             }
         };
         let deadline = deadline.enforce(now, buffered.size())?;
         target.check_message(parts, &buffered, guard)?;
         let (batching, mirrored) = extras(parts, &mut target);
-        let request = ProxyRequest::new(protocol, parts, target, deadline);
+        let mut request = ProxyRequest::new(protocol, parts, target, deadline);
+        request.limited = guard.client();
         if health::v2::is_health_call(&request) {
             // Boxed, so that the future of other requests reserves no space for it.
             return Ok(Box::pin(health::v2::answer(&request, &mut buffered)).await);
@@ -111,11 +113,12 @@ impl Proxy {
         if let Some(mirrored) = mirrored {
             mirror::send(&self.context, mirrored, &request, &buffered);
         }
+        let permit = self.context.budget.permit_of(guard.client().map(ClientShare::holder));
         let response = match batching {
             Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await?,
             None => forward(&self.context, &request, &mut buffered).await?,
         };
-        Ok(read_ahead(response, protocol, mode, &self.context.budget).await)
+        Ok(read_ahead(response, protocol, mode, permit).await)
     }
 
     /// Waits for batches in flight and drops mirrored requests. A batch whose clients have all disconnected ends by
@@ -179,7 +182,7 @@ impl Proxy {
         codec::http::json(rest::alive())
     }
 
-    fn limits(&self, end: BodyEnd, deadline: Deadline, need: BufferNeed) -> BufferLimits<'_> {
+    fn limits(&self, inbound: &Inbound<'_>, end: BodyEnd, deadline: Deadline, need: BufferNeed) -> BufferLimits<'_> {
         BufferLimits {
             size: self.context.options.request_buffer,
             need,
@@ -188,6 +191,7 @@ impl Proxy {
             end,
             deadline,
             budget: &self.context.budget,
+            holder: inbound.guard.client().map(ClientShare::holder),
             shutdown: &self.context.shutdown,
         }
     }

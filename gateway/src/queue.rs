@@ -16,13 +16,14 @@ mod shares;
 mod stream_times;
 mod verdict;
 mod waiter;
+mod wake_ups;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use weir_cluster::{Activity, Failure, Outlook, Replica, ReplicaLoad, ReplicaLoads, RevisionName};
 use weir_serve::failure_log::FailureLog;
 
@@ -42,6 +43,7 @@ use stream_times::StreamTimes;
 pub(crate) use stream_times::{AtomicHistogram, StreamClock};
 pub(crate) use verdict::{Outcome, Verdict};
 use waiter::Waiter;
+pub(crate) use wake_ups::WakeUps;
 
 /// The queue of one revision.
 pub(crate) struct RevisionQueue {
@@ -60,8 +62,7 @@ pub(crate) struct RevisionQueue {
     pub(crate) streams: StreamTimes,
     /// Causes of failed requests that were logged, each with its time.
     failures: Mutex<FailureLog>,
-    /// Notified when a request arrives for a revision without replicas, so that a report is published at once.
-    wake: Arc<Notify>,
+    wakes: Arc<WakeUps>,
 }
 
 /// Scale of a revision.
@@ -124,6 +125,8 @@ pub(crate) struct AdmissionRequest {
     pub(crate) activation: Duration,
     /// The client that is charged for the request.
     pub(crate) share: ClientShare,
+    /// The client whose wake-ups are limited; `None` without access control.
+    pub(crate) limited: Option<ClientShare>,
 }
 
 /// Parts of a request that the revision's statistics already contain.
@@ -181,7 +184,7 @@ pub(crate) enum Admitted {
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl RevisionQueue {
-    pub(crate) fn new(name: RevisionName, limit: QueueLimit, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(name: RevisionName, limit: QueueLimit, wakes: Arc<WakeUps>) -> Self {
         // A revision's name is a DNS label and therefore a valid header value.
         let header = http::HeaderValue::from_str(name.as_str());
         Self {
@@ -197,6 +200,7 @@ impl RevisionQueue {
                 last_exit: None,
                 reported: None,
                 has_retry_timer: false,
+                woken: None,
             }),
             batching: AtomicUsize::new(0),
             generates_text: AtomicBool::new(false),
@@ -204,7 +208,7 @@ impl RevisionQueue {
             first_bytes: Mutex::default(),
             streams: StreamTimes::default(),
             failures: Mutex::default(),
-            wake,
+            wakes,
         }
     }
 
@@ -259,6 +263,9 @@ impl RevisionQueue {
             state.count_arrival(request.sequence.is_none() && request.arrival == Arrival::New);
             return Err(self.not_ready(&state, request));
         }
+        if request.sequence.is_none() {
+            self.begin_wake_up(&mut state, request.limited, at)?;
+        }
         let entered = state.dispatcher.enter(request.dispatch(), at, || {
             let (notify, wakeup_receiver) = oneshot::channel();
             wakeup = Some(wakeup_receiver);
@@ -276,7 +283,7 @@ impl RevisionQueue {
             (Admission::Queued(sequence), Some(wakeup)) => {
                 state.count_arrival(arrives);
                 if state.must_wake(is_new) {
-                    self.wake_revision();
+                    self.wakes.report();
                 }
                 self.keep_timer(&mut state, at);
                 let displaced = state.dispatcher.displaced();
@@ -309,9 +316,27 @@ impl RevisionQueue {
         }
     }
 
-    /// Makes the gateway publish a report at once, so that the autoscaler starts a replica.
-    fn wake_revision(&self) {
-        self.wake.notify_one();
+    /// Counts the wake-up of a revision at zero for this client, before its request is counted in any way, because the
+    /// autoscaler starts a replica for each request that arrived.
+    ///
+    /// # Errors
+    /// [`GatewayError::OverLimit`] if too many revisions wait because of the client.
+    pub(crate) fn may_wake(&self, limited: Option<ClientShare>) -> Result<(), GatewayError> {
+        self.begin_wake_up(&mut self.state.lock(), limited, now())
+    }
+
+    fn begin_wake_up(
+        &self,
+        state: &mut QueueState,
+        limited: Option<ClientShare>,
+        at: Instant,
+    ) -> Result<(), GatewayError> {
+        let Some(share) = limited.filter(|_| state.needs_wake_up(at)) else {
+            return Ok(());
+        };
+        state.woken = self.wakes.begin(share, &self.name, at);
+        let over = || GatewayError::OverLimit { limit: ClientLimit::WakeUps, after: Duration::from_secs(1) };
+        state.woken.map(|_| ()).ok_or_else(over)
     }
 
     /// Sets the number of requests that wait for a batch.
@@ -338,6 +363,10 @@ impl RevisionQueue {
         let (lost, dequeued) = state.dispatcher.update(limit, gateways, replicas, at);
         if state.is_over() || state.cannot_start() {
             state.dispatcher.dismiss();
+        }
+        if state.dispatcher.is_open() || state.is_over() || state.cannot_start() {
+            let woken = state.woken.take();
+            woken.into_iter().for_each(|woken| self.wakes.end(woken, &self.name));
         }
         let wakeups = state.wakeups(self, dequeued, at);
         for replica in reported.iter().filter(|replica| replica.last_exit.is_some()) {

@@ -6,7 +6,6 @@ mod request_checks;
 mod tls_config;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +14,14 @@ use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
 use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
-use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, Traffic, tls};
+use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, tls};
 
 use crate::body::FlushFirst;
 use crate::certificates::ClientChain;
 use crate::peers::{PeerChain, PeerTls};
 use crate::port::{Encryption, Port, PortHost};
 use crate::proxy::Proxy;
+use exchange::Peer;
 use tls_config::TlsConfig;
 
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
@@ -47,7 +47,7 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken
         Encryption::Tls(tls) => Some(Arc::new(TlsConfig::new(tls))),
     };
     let connection = |stream| {
-        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone(), chain: None, peer: None };
+        let service = PortService { proxy: Arc::clone(&proxy), host: host.clone(), chain: None, gateway: None };
         serve_connection(service, Box::new(stream), tls.clone(), http.clone())
     };
     http.accept(port.listener, connection).await;
@@ -68,11 +68,12 @@ struct PortService {
     /// Certificates of the connection's client; `None` if it presented none.
     chain: Option<ClientChain>,
     /// Certificates of the gateway that opened the connection; `None` for other connections.
-    peer: Option<PeerChain>,
+    gateway: Option<PeerChain>,
 }
 
 async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Arc<TlsConfig>>, http: HttpPort) {
-    let (traffic, peer) = (stream.traffic(), stream.peer());
+    let traffic = stream.traffic();
+    let peer = Peer::of(&stream);
     let Some(tls) = tls else {
         if let Some(peers) = port.proxy.context.options.peers.clone()
             && port.host.is_none()
@@ -80,15 +81,14 @@ async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Ar
         {
             return Box::pin(serve_gateway(port, stream, peers, http)).await;
         }
-        let service = service(port, Arc::clone(&traffic), peer);
-        return http.serve(stream, service, &traffic).await;
+        return http.serve(stream, service(port, peer), &traffic).await;
     };
     let options = &port.proxy.context.options;
     let (config, timeout) = (tls.current(options.access.as_deref()), options.handshake_timeout);
     // Boxed, so that the future of a plain connection reserves no space for TLS.
     if let Some(stream) = Box::pin(tls::handshake(*stream, config, timeout, http.stop())).await {
         let chain = ClientChain::new(stream.get_ref().1.peer_certificates());
-        let service = service(PortService { chain, ..port }, Arc::clone(&traffic), peer);
+        let service = service(PortService { chain, ..port }, peer);
         http.serve(Box::new(stream), service, &traffic).await;
     }
 }
@@ -104,11 +104,12 @@ async fn begins_with_tls(stream: &Stream, http: &HttpPort) -> bool {
 
 /// Serves a connection of another gateway.
 async fn serve_gateway(port: PortService, stream: Box<Stream>, peers: Arc<PeerTls>, http: HttpPort) {
-    let (traffic, from) = (stream.traffic(), stream.peer());
+    let traffic = stream.traffic();
+    let peer = Peer::of(&stream);
     let timeout = port.proxy.context.options.handshake_timeout;
     if let Some(stream) = tls::handshake(*stream, peers.server(), timeout, http.stop()).await {
-        let peer = ClientChain::new(stream.get_ref().1.peer_certificates()).map(PeerChain);
-        let service = service(PortService { peer, ..port }, Arc::clone(&traffic), from);
+        let gateway = ClientChain::new(stream.get_ref().1.peer_certificates()).map(PeerChain);
+        let service = service(PortService { gateway, ..port }, peer);
         http.serve(Box::new(stream), service, &traffic).await;
     }
 }
@@ -116,25 +117,24 @@ async fn serve_gateway(port: PortService, stream: Box<Stream>, peers: Arc<PeerTl
 /// Returns the hyper service that answers one connection's requests.
 fn service(
     port: PortService,
-    traffic: Arc<Traffic>,
-    peer: Option<IpAddr>,
+    peer: Peer,
 ) -> impl HttpService<Incoming, ResBody = TrackedBody<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
 {
     service_fn(move |mut request: Request<Incoming>| {
-        let (proxy, tracked) = (Arc::clone(&port.proxy), traffic.begin());
+        let (proxy, peer, tracked) = (Arc::clone(&port.proxy), peer.clone(), peer.traffic.begin());
         if let Some(host) = &port.host {
             request.extensions_mut().insert(host.clone());
         }
         if let Some(chain) = &port.chain {
             request.extensions_mut().insert(chain.clone());
         }
-        if let Some(peer) = &port.peer {
-            request.extensions_mut().insert(peer.clone());
+        if let Some(gateway) = &port.gateway {
+            request.extensions_mut().insert(gateway.clone());
         }
         // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {
-            let response = exchange::respond(&proxy, request, peer).await;
-            Ok(tracked.track(response.map(FlushFirst::new)))
+            let (response, unit) = exchange::respond(&proxy, request, &peer).await;
+            Ok(tracked.holding(unit).track(response.map(FlushFirst::new)))
         })
     })
 }

@@ -11,7 +11,7 @@ use weir_cluster::{Outlook, Phase, ReadyCall, Replica, Revision, RevisionName, S
 use crate::options::Options;
 use crate::queue::{
     EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue, RevisionState, Scale,
-    readiness,
+    WakeUps, readiness,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
@@ -22,8 +22,7 @@ pub(crate) struct State {
     /// All gateways, sorted by name, so that an index means the same gateway everywhere.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Notified when a request arrives for a revision without replicas.
-    wake: Arc<Notify>,
+    wakes: Arc<WakeUps>,
     membership: Membership,
     /// Time from which this gateway may use credits; `None` if it never joined or replaced other gateways.
     credits_from: Option<Instant>,
@@ -31,13 +30,13 @@ pub(crate) struct State {
 
 impl State {
     /// Creates the state of a gateway that has not received a state of the cluster yet.
-    pub(crate) fn empty(options: &Options, wake: Arc<Notify>) -> Self {
+    pub(crate) fn empty(options: &Options, wakes: Arc<WakeUps>) -> Self {
         let snapshot = Arc::new(Snapshot::default());
         Self {
             routes: Arc::new(RouteTable::empty(Arc::clone(&snapshot.routes), options)),
             peers: Vec::new(),
             snapshot,
-            wake,
+            wakes,
             membership: Membership::Unknown,
             credits_from: None,
         }
@@ -55,13 +54,13 @@ impl State {
         let routes = if Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
             Arc::clone(&self.routes)
         } else {
-            Arc::new(self.routes.next(&snapshot.routes, options, &self.wake))
+            Arc::new(self.routes.next(&snapshot.routes, options, &self.wakes))
         };
         let gateways = snapshot.gateways.iter();
         let next = Self {
             routes,
             peers: gateways.map(|gateway| self.peer(gateway, options)).collect(),
-            wake: Arc::clone(&self.wake),
+            wakes: Arc::clone(&self.wakes),
             credits_from: if membership.joins(self.membership) { Some(now + HANDOVER) } else { self.credits_from },
             membership,
             snapshot,

@@ -38,7 +38,8 @@ impl ConnectionLimits {
 
     /// Returns the number of concurrent HTTP/2 requests that one client may have on all of its connections: as many as
     /// one connection accepts, or four for each connection that the client may have, whichever is more.
-    pub(crate) fn streams_per_client(&self) -> usize {
+    #[must_use]
+    pub fn streams_per_client(&self) -> usize {
         (self.per_client * Self::STREAMS).max(MAX_STREAMS as usize)
     }
 

@@ -8,11 +8,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use weir_access::{Caller, ClientLimits, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
-use weir_serve::header_names;
+use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError};
-use super::{AccessControl, operation};
+use super::{AccessControl, RequestShares, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::headers;
@@ -24,6 +24,7 @@ use crate::queue::{ClientId, ClientShare};
 pub(crate) struct Guard<'a> {
     /// `None` in a gateway without access control.
     check: Option<Check<'a>>,
+    shares: RequestShares<'a>,
 }
 
 struct Check<'a> {
@@ -44,11 +45,16 @@ enum Sender {
 
 impl<'a> Guard<'a> {
     /// Identifies the sender of a request from the address `from`. With access control, removes the headers with keys,
-    /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed such
-    /// a header of a client before.
-    pub(crate) async fn new(control: Option<&'a AccessControl>, parts: &mut Parts, from: Option<IpAddr>) -> Self {
+    /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed
+    /// such a header of a client before. `shares` are those of a request whose client is not known.
+    pub(crate) async fn new(
+        control: Option<&'a AccessControl>,
+        parts: &mut Parts,
+        from: Option<IpAddr>,
+        shares: RequestShares<'a>,
+    ) -> Self {
         let Some(control) = control else {
-            return Self { check: None };
+            return Self { check: None, shares };
         };
         let policy = control.policy();
         let sender = if header_names::has(&parts.headers, &headers::HOP) {
@@ -64,17 +70,25 @@ impl<'a> Guard<'a> {
         {
             parts.headers.insert(headers::CLIENT, name);
         }
-        if let Some(share) = share(&policy, &parts.headers) {
+        let share = share(&policy, &parts.headers);
+        if let Some(share) = share {
             parts.extensions.insert(share);
         }
-        Self { check: Some(Check { control, policy, sender, from }) }
+        let client = share.unwrap_or(ClientShare::ANONYMOUS);
+        let shares = match sender {
+            Sender::Client(_) => shares.of(Some(client)),
+            Sender::Gateway => shares.of(Some(client)).handed_over(),
+            Sender::OwnPort => shares.of(None),
+        };
+        Self { check: Some(Check { control, policy, sender, from }), shares }
     }
 
     /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
     /// for the address of a pod of another component that calls this one, which has no key.
     ///
     /// # Errors
-    /// [`GatewayError::Refused`], the same for the client as for a service that does not exist.
+    /// [`GatewayError::Refused`], the same for the client as for a service that does not exist;
+    /// [`GatewayError::OverLimit`] for a client that has used up a limit or a share.
     pub(crate) fn check(
         &self,
         parts: &Parts,
@@ -88,14 +102,29 @@ impl<'a> Guard<'a> {
         let path = parts.uri.path();
         let call = path.get(choice.prefix..).unwrap_or(path);
         let operation = operation::of_call(Protocol::of(&parts.headers), parts, call);
-        check.may(route, operation, is_component)?;
+        check.may(route, operation, &is_component)?;
+        if check.is_anonymous() && check.from.is_some_and(|from| is_component(from.to_canonical())) {
+            self.shares.set_internal();
+        }
         let is_pinned = choice.is_tagged
             || header_names::has(&parts.headers, &headers::REVISION)
             || header_names::has(&parts.headers, &headers::TAG);
         if is_pinned {
             check.may(route, Operation::Pin, |_| false)?;
         }
+        self.shares.take()?;
         check.spend()
+    }
+
+    /// Returns the client whose shares of the gateway's limits the request takes; `None` without access control and for
+    /// requests between parts of the platform.
+    pub(crate) fn client(&self) -> Option<ClientShare> {
+        self.shares.client()
+    }
+
+    /// Returns the request's part of the open requests of all clients.
+    pub(crate) fn into_unit(self) -> Option<HeldUnit> {
+        self.shares.into_unit()
     }
 
     /// Checks that the sender may do this operation at a service.
@@ -110,17 +139,18 @@ impl<'a> Guard<'a> {
     /// `opened` tells if some service allows requests without a key.
     ///
     /// # Errors
-    /// [`GatewayError::Refused`] without a valid key, unless anyone may use some service.
+    /// [`GatewayError::Refused`] without a valid key, unless anyone may use some service; [`GatewayError::OverLimit`]
+    /// for a client that has its share of the open requests.
     pub(crate) fn admit(&self, opened: Opened) -> Result<(), GatewayError> {
         let Some(check) = &self.check else {
             return Ok(());
         };
         match &check.sender {
-            Sender::Gateway | Sender::OwnPort => Ok(()),
+            Sender::Gateway | Sender::OwnPort => self.shares.take(),
             Sender::Client(Err(error)) => Err(refuse_key(None, "", error)),
             Sender::Client(Ok(caller)) => match (caller.client(), opened) {
-                (Some(_), _) | (None, Opened::ToAnyone) => Ok(()),
-                (None, Opened::ToClients) if check.policy.rules.admit_anyone() => Ok(()),
+                (Some(_), _) | (None, Opened::ToAnyone) => self.shares.take(),
+                (None, Opened::ToClients) if check.policy.rules.admit_anyone() => self.shares.take(),
                 (None, Opened::ToClients) => Err(refuse(caller, None, "")),
             },
         }
@@ -187,6 +217,10 @@ pub(crate) enum Opened {
 }
 
 impl Check<'_> {
+    fn is_anonymous(&self) -> bool {
+        matches!(&self.sender, Sender::Client(Ok(caller)) if caller.client().is_none())
+    }
+
     /// Counts a request that the rules allow against the rate of its client.
     fn spend(&self) -> Result<(), GatewayError> {
         let Sender::Client(Ok(caller)) = &self.sender else {

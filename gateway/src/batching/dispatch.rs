@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::response::Parts;
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
+use weir_serve::byte_budget::BudgetPermit;
 
 use super::entry::BatchEntry;
 use super::in_flight::InFlightBatch;
@@ -19,7 +20,7 @@ use crate::clock::now;
 use crate::context::Context;
 use crate::error::GatewayError;
 use crate::forward::{BatchReplica, ProxyRequest, forward, replica_of_batch};
-use crate::queue::RevisionQueue;
+use crate::queue::{ClientShare, RevisionQueue};
 use crate::upstream::Chunks;
 
 /// Dispatches all batches that are due.
@@ -73,7 +74,8 @@ async fn exchange(
     // The request is not retried any more, so its memory is released before the response is read.
     drop(buffered);
     let (head, body) = response.into_parts();
-    match read(context, head, body).await {
+    let permit = context.budget.permit_of(request.limited.map(ClientShare::holder));
+    match read(permit, head, body).await {
         Ok(response) => Ok(BatchOutcome::of(protocol, response)),
         Err(error) => match replica_of_batch(&request, &error).await {
             BatchReplica::Failed(error) => Err(error),
@@ -87,9 +89,8 @@ async fn exchange(
 ///
 /// # Errors
 /// An I/O error when the response breaks off or exceeds the byte budget.
-async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> io::Result<BatchResponse> {
+async fn read(permit: BudgetPermit, head: Parts, mut body: DownstreamBody) -> io::Result<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
-    let permit = context.budget.permit();
     while let Some(frame) = body.frame().await {
         match frame?.into_data() {
             Ok(data) => {

@@ -1,6 +1,7 @@
 //! Buffers request bodies, so that a request can be sent again.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,12 +11,12 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use weir_protocol::grpc::PEEK_LIMIT;
-use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
-use weir_serve::{BodyEnd, Pace, TimedBody, Upload};
+use weir_serve::byte_budget::{BudgetPermit, ByteBudget, ExhaustedBy};
+use weir_serve::{BodyEnd, Holder, Pace, TimedBody, Upload};
 
 use crate::clock::{now, timer_now, until};
 use crate::deadline::Deadline;
-use crate::error::GatewayError;
+use crate::error::{ClientLimit, GatewayError};
 use crate::protocol::Protocol;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
 
@@ -79,6 +80,8 @@ pub(crate) struct BufferLimits<'a> {
     pub(crate) end: BodyEnd,
     pub(crate) deadline: Deadline,
     pub(crate) budget: &'a ByteBudget,
+    /// The client whose share of the budget the body takes; `None` if clients are not limited.
+    pub(crate) holder: Option<Holder>,
     /// Cancelled when the gateway shuts down.
     pub(crate) shutdown: &'a CancellationToken,
 }
@@ -91,6 +94,8 @@ pub(crate) struct BufferedBody {
     /// State of the upload of `rest`; `None` if the whole body is buffered.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
+    /// The party that used up the byte budget; `None` as long as the budget has room for the body.
+    exhausted: OnceLock<ExhaustedBy>,
     size: usize,
 }
 
@@ -117,7 +122,8 @@ impl BufferedBody {
             trailers: None,
             rest: None,
             upload: None,
-            permit: limits.budget.permit(),
+            permit: limits.budget.permit_of(limits.holder),
+            exhausted: OnceLock::new(),
             size: 0,
         };
         let is_large = body.size_hint().lower() > limits.size as u64;
@@ -152,6 +158,7 @@ impl BufferedBody {
             rest: None,
             upload: None,
             permit: budget.permit(),
+            exhausted: OnceLock::new(),
         }
     }
 
@@ -190,9 +197,9 @@ impl BufferedBody {
                 Ok(data) => {
                     self.size += data.len();
                     upload.add(data.len());
-                    let grown = self.permit.grow(data.len());
+                    let has_room = self.charge(data.len());
                     join(&mut self.chunks, data);
-                    let is_full = self.size > most || grown.is_err();
+                    let is_full = self.size > most || !has_room;
                     if is_full && self.size >= limits.need.bytes() {
                         return Ok(false);
                     }
@@ -231,13 +238,25 @@ impl BufferedBody {
             rest: None,
             upload: None,
             permit,
+            exhausted: OnceLock::new(),
             size: self.size,
         })
     }
 
-    /// Charges the body for the bytes of its decoded form; false if the byte budget is exhausted.
-    pub(crate) fn charge(&self, decoded: usize) -> bool {
-        self.permit.grow(decoded).is_ok()
+    /// Charges the body for further bytes, such as those of its decoded form; false if the byte budget is exhausted.
+    pub(crate) fn charge(&self, more: usize) -> bool {
+        let grown = self.permit.grow(more).map_err(|exhausted| self.exhausted.get_or_init(|| exhausted.by));
+        grown.is_ok()
+    }
+
+    /// Returns the error of a request that cannot be routed because the byte budget had no room for its body.
+    pub(crate) fn no_room(&self) -> GatewayError {
+        match self.exhausted.get() {
+            Some(ExhaustedBy::Client) => {
+                GatewayError::OverLimit { limit: ClientLimit::Bytes, after: Duration::from_secs(1) }
+            }
+            Some(ExhaustedBy::All) | None => GatewayError::NoRoomToRoute,
+        }
     }
 
     /// Returns true if the body has no unread part: all of it is buffered, or [`Self::take_request_body`] has taken the

@@ -14,7 +14,7 @@ use crate::clock::now;
 use crate::codec::{self, grpc};
 use crate::context::Context;
 use crate::protocol::Protocol;
-use crate::queue::Verdict;
+use crate::queue::{ClientShare, Verdict};
 use crate::router::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
 
 /// Longest time of a copy, including a cold start. Common clients give up after 60 s, so no user would see a later
@@ -32,7 +32,8 @@ pub(crate) fn send(context: &Arc<Context>, target: MirrorTarget, request: &Proxy
         return counts.count(MirrorOutcome::Streamed);
     }
     let permit = context.mirrors.try_acquire(&counts, buffered.size());
-    let buffered = buffered.try_clone(context.budget.permit());
+    let holder = request.limited.map(ClientShare::holder);
+    let buffered = buffered.try_clone(context.budget.permit_of(holder));
     let Some((permit, buffered)) = permit.zip(buffered) else {
         return counts.count(MirrorOutcome::Dropped);
     };

@@ -10,7 +10,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
-use weir_serve::byte_budget::ByteBudget;
+use weir_serve::byte_budget::BudgetPermit;
 
 use crate::body::{BufferMode, DownstreamBody};
 use crate::protocol::Protocol;
@@ -27,19 +27,18 @@ enum Extent {
     Arrived,
 }
 
-/// Reads up to [`SHORT`] bytes of a response, as long as the byte budget allows.
+/// Reads up to [`SHORT`] bytes of a response, as far as the permit can grow.
 pub(crate) async fn read_ahead(
     response: Response<DownstreamBody>,
     protocol: Protocol,
     mode: BufferMode,
-    budget: &ByteBudget,
+    permit: BudgetPermit,
 ) -> Response<DownstreamBody> {
     let Some(extent) = extent(&response, protocol, mode) else {
         return response;
     };
     let left = response.body().size_hint().exact();
     let (parts, mut body) = response.into_parts();
-    let permit = budget.permit();
     let (mut frames, mut size) = (VecDeque::with_capacity(2), 0);
     let rest = loop {
         let frame = match next(&mut body, extent).await {

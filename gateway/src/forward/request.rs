@@ -38,6 +38,8 @@ pub(crate) struct ProxyRequest {
     origin: Origin,
     /// The client that is charged for the request.
     share: ClientShare,
+    /// The client whose shares of the gateway's limits the request takes; `None` without access control.
+    pub(crate) limited: Option<ClientShare>,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// Protocol to which the client asks to switch the connection.
@@ -88,6 +90,7 @@ impl ProxyRequest {
             others: None,
             origin,
             share,
+            limited: None,
             method: parts.method.clone(),
             headers,
             upgrade,
@@ -109,6 +112,7 @@ impl ProxyRequest {
             activation: self.activation,
             origin: self.origin,
             share: self.share,
+            limited: self.limited,
             method: self.method.clone(),
             headers,
             upgrade: Upgrade::None,
@@ -171,6 +175,7 @@ impl ProxyRequest {
             origin: Origin::Client,
             // A batch has requests of one client only, because their headers are equal.
             share: self.share,
+            limited: self.limited,
             method: self.method.clone(),
             authority: self.authority.clone(),
             whole: self.whole.clone(),
@@ -196,6 +201,7 @@ impl ProxyRequest {
             deadline: self.deadline,
             activation: self.activation,
             share: self.share,
+            limited: self.limited,
         }
     }
 

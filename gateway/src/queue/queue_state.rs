@@ -9,6 +9,7 @@ use weir_cluster::{Activity, Failure, Outlook};
 
 use super::credit::Credit;
 use super::verdict::Verdict;
+use super::wake_ups::WokenBy;
 use super::{AdmissionRound, QueueWait, RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
@@ -27,6 +28,8 @@ pub(super) struct QueueState {
     pub(super) reported: Option<Arc<Activity>>,
     /// True while a task waits to readmit ejected replicas or to enlarge limits.
     pub(super) has_retry_timer: bool,
+    /// The client whose request woke the revision, until it has a replica; `None` if clients are not limited.
+    pub(super) woken: Option<WokenBy>,
 }
 
 /// Handle by which the queue notifies a waiting request.
@@ -109,6 +112,12 @@ impl QueueState {
             self.activity.woken += u64::from(is_new);
         }
         self.dispatcher.queued().requests == 1 && !self.dispatcher.is_open()
+    }
+
+    /// Returns true if the next request would wake the revision, and no earlier one has.
+    pub(super) fn needs_wake_up(&self, at: Instant) -> bool {
+        let is_woken = self.woken.is_some_and(|woken| woken.counts(at));
+        self.scale == Scale::Zero && !is_woken && self.dispatcher.serving() == Some(0)
     }
 
     pub(super) fn credit(

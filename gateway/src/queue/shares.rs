@@ -12,6 +12,8 @@ use std::num::NonZeroU16;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use weir_serve::Holder;
+
 use super::queue_limit::QueueLimit;
 
 /// Identity of a client in queues: a hash of its name, with a key of this process, so that no client can choose a name
@@ -29,6 +31,13 @@ impl ClientId {
     /// Returns the identity of a client with this name.
     pub(crate) fn of(name: &str) -> Self {
         Self(NAMES.hash_one(name).max(1))
+    }
+}
+
+impl ClientShare {
+    /// Returns the client as the holder of connections, requests and bytes.
+    pub(crate) fn holder(self) -> Holder {
+        Holder { id: self.client.0, weight: self.weight }
     }
 }
 

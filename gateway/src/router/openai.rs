@@ -24,9 +24,9 @@ pub(crate) fn is_call(path: &str) -> bool {
 pub(super) fn model_of(buffered: &BufferedBody, most: usize) -> Result<String, GatewayError> {
     if !buffered.is_whole() {
         let is_too_large = buffered.exceeds(most);
-        return Err(if is_too_large { GatewayError::TooLargeToRoute(most) } else { GatewayError::NoRoomToRoute });
+        return Err(if is_too_large { GatewayError::TooLargeToRoute(most) } else { buffered.no_room() });
     }
-    let whole = buffered.charged_whole().ok_or(GatewayError::NoRoomToRoute)?;
+    let whole = buffered.charged_whole().ok_or_else(|| buffered.no_room())?;
     let members = members(&whole).ok_or_else(|| invalid("is no JSON object with unique members"))?;
     let value = members.into_iter().find_map(|(key, value)| (key == "model").then_some(value));
     let text = value.and_then(|value| whole.get(value)).filter(|text| text.len() <= MAX_NAME);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use weir_cluster::{ComponentKind, RevisionName, Route, Routes, ServiceName};
 
 use super::matcher::RouteMatcher;
@@ -13,7 +13,7 @@ use super::mirror::MirrorCounts;
 use super::split;
 use crate::access::Opened;
 use crate::options::{Options, Scope};
-use crate::queue::{QueueLimit, RevisionQueue};
+use crate::queue::{QueueLimit, RevisionQueue, WakeUps};
 
 /// Routes as requests see them. The table is replaced as a whole; queues and counters carry over.
 pub(crate) struct RouteTable {
@@ -48,7 +48,7 @@ impl RouteTable {
     }
 
     /// Creates the table for new routes, with the queues and counters that are still in use.
-    pub(crate) fn next(&self, routes: &Arc<Routes>, options: &Options, wake: &Arc<Notify>) -> Self {
+    pub(crate) fn next(&self, routes: &Arc<Routes>, options: &Options, wakes: &Arc<WakeUps>) -> Self {
         let mut next = Self::empty(Arc::clone(routes), options);
         for route in routes.as_slice() {
             let count = self.splits.get(&route.service).cloned().unwrap_or_default();
@@ -60,7 +60,7 @@ impl RouteTable {
             }
             for name in route.revisions() {
                 if !next.queues.contains_key(name) {
-                    let queue = self.queue(name, limit(route, options), wake);
+                    let queue = self.queue(name, limit(route, options), wakes);
                     next.queues.insert(name.clone(), queue);
                 }
             }
@@ -85,13 +85,13 @@ impl RouteTable {
         replicas.into_iter().any(|(upstream, ..)| upstream.is_at(from))
     }
 
-    fn queue(&self, name: &RevisionName, limit: QueueLimit, wake: &Arc<Notify>) -> Arc<RevisionQueue> {
+    fn queue(&self, name: &RevisionName, limit: QueueLimit, wakes: &Arc<WakeUps>) -> Arc<RevisionQueue> {
         match self.queues.get(name) {
             Some(queue) => {
                 queue.set_limit(limit);
                 Arc::clone(queue)
             }
-            None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wake))),
+            None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wakes))),
         }
     }
 }

@@ -1,32 +1,51 @@
 //! Handles one request and its response, the same way for every HTTP version.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use weir_serve::{AfterBody, EarlyResponse, end_connection, leave_out_body};
+use weir_serve::{AfterBody, EarlyResponse, HeldUnit, PlaceHandle, Stream, Traffic, end_connection, leave_out_body};
 
 use super::request_checks;
-use crate::access::Guard;
+use crate::access::{Guard, RequestShares};
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
+use crate::error::GatewayError;
 use crate::forward::trusted_headers;
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::proxy::{Inbound, Proxy};
 use crate::upstream::Upgrade;
 
-/// Answers one request that came from the address `from`. Every failure becomes a response.
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// Address of the sender; `None` if the connection has already ended.
+    pub(super) address: Option<IpAddr>,
+    pub(super) place: PlaceHandle,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+impl Peer {
+    pub(super) fn of(stream: &Stream) -> Self {
+        Self { address: stream.peer(), place: stream.place().handle(), traffic: stream.traffic() }
+    }
+}
+
+/// Answers one request of this peer. Every failure becomes a response. Also returns the request's part of the open
+/// requests of all clients.
 pub(super) async fn respond(
     proxy: &Proxy,
     request: Request<Incoming>,
-    from: Option<IpAddr>,
-) -> Response<DownstreamBody> {
+    peer: &Peer,
+) -> (Response<DownstreamBody>, Option<HeldUnit>) {
     let arrived = now();
     let (mut parts, body) = request.into_parts();
-    trusted_headers::remove_untrusted(&mut parts, from, &proxy.context);
-    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, from).await;
+    trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
+    let shares = RequestShares::new(&proxy.context.requests, &peer.place);
+    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, peer.address, shares).await;
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
@@ -42,10 +61,12 @@ pub(super) async fn respond(
         Ok(()) => proxy.proxy(&Inbound { protocol, arrived, guard: &guard }, &mut parts, &mut body).await,
         Err(error) => Err(error),
     };
+    let closes = answered.as_ref().is_err_and(GatewayError::closes_connection);
     let mut response = answered.unwrap_or_else(|error| {
         guard.record(&error);
         codec::error(form, &error)
     });
+    let unit = guard.into_unit();
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }
@@ -55,12 +76,16 @@ pub(super) async fn respond(
     };
     response.headers_mut().insert(headers::REQUEST_ID, id);
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return response;
+        return (response, unit);
     }
     // A proxy may have parsed a refused request as two (request smuggling), and may take what follows a refused upgrade
     // for a WebSocket's bytes, so the server closes the connection after the response.
-    if is_refused || upgrade != Upgrade::None || after == AfterBody::Close || proxy.context.leaving.is_cancelled() {
+    let leaves = proxy.context.leaving.is_cancelled();
+    if is_refused || closes || upgrade != Upgrade::None || after == AfterBody::Close || leaves {
         end_connection(&mut response, parts.version);
     }
-    response
+    if closes {
+        peer.traffic.retire();
+    }
+    (response, unit)
 }

@@ -2,6 +2,7 @@
 //! says; and what a replica learns of the client.
 
 mod certificates;
+mod client_shares;
 mod matrix;
 mod peers;
 mod shares;
