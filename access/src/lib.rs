@@ -5,6 +5,7 @@
 
 mod caller;
 mod client_certificates;
+mod division;
 mod document;
 mod issuer;
 mod key;
@@ -20,6 +21,7 @@ mod shared_names;
 
 pub use caller::Caller;
 pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES};
+pub use division::{part_of_count, part_of_interval};
 pub use document::{AccessDocument, WrittenKey};
 pub use issuer::{IssuerKind, IssuerSettings};
 pub use key::{KeyDigest, KeyId, NewKey};

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::division::{part_of_count, part_of_interval};
 use crate::pattern;
 
 /// Most limits of all access files: each request of a client may be compared with all of them.
 pub(crate) const MAX_LIMITS: usize = 256;
 
-/// Limits of clients. Each client that matches has them for itself, in each gateway.
+/// Limits of clients. Each client that matches has them for itself, in all gateways together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientLimits {
@@ -57,6 +58,13 @@ impl ClientLimits {
 }
 
 impl Rate {
+    /// Returns one gateway's part of a rate that is for this number of gateways together.
+    #[must_use]
+    pub fn divided(self, gateways: NonZeroU32) -> Self {
+        let burst = NonZeroU32::new(self.burst).map_or(self.burst, |burst| part_of_count(burst, gateways).get());
+        Self { interval: part_of_interval(self.interval, gateways), burst }
+    }
+
     /// Decides about a request at `now`. `full_at` is the time at which the bucket is full; `None` for a full one. Returns
     /// the new time.
     ///
@@ -98,6 +106,18 @@ mod tests {
         assert_eq!(rate.take(full_at, later), Err(Duration::from_secs(1)));
         assert_eq!((limits(600, None).rate().unwrap().burst, limits(1, None).rate().unwrap().burst), (100, 1));
         assert_eq!(ClientLimits::default().rate(), None);
+    }
+
+    #[test]
+    fn gateways_divide_a_rate() {
+        let (now, rate) = (start(), limits(60, Some(5)).rate().unwrap());
+        let part = rate.divided(NonZeroU32::new(2).unwrap());
+        assert_eq!(rate.divided(NonZeroU32::MIN), rate);
+        let mut full_at = None;
+        for _ in 0..3 {
+            full_at = Some(part.take(full_at, now).unwrap());
+        }
+        assert_eq!(part.take(full_at, now), Err(Duration::from_secs(2)));
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 
 mod audit;
 mod credentials;
+mod gateway_count;
 mod guard;
 mod operation;
 mod rates;
@@ -27,6 +28,7 @@ use weir_tokens::{Issuers, SettingsError, TokenError};
 use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
 use audit::Audit;
 use credentials::AuthError;
+use gateway_count::GatewayCount;
 pub(crate) use guard::{Choice, Guard, Opened};
 use rates::Rates;
 pub(crate) use request_shares::RequestShares;
@@ -37,6 +39,7 @@ pub struct AccessControl {
     issuers: Issuers,
     authorities: ArcSwap<Authorities>,
     rates: Rates,
+    gateways: GatewayCount,
     failed_reloads: AtomicU64,
     pub(crate) audit: Audit,
 }
@@ -50,6 +53,7 @@ impl AccessControl {
             issuers: Issuers::default(),
             authorities: ArcSwap::default(),
             rates: Rates::default(),
+            gateways: GatewayCount::default(),
             failed_reloads: AtomicU64::new(0),
             audit: Audit::default(),
         })
@@ -118,6 +122,11 @@ impl AccessControl {
 
     pub(crate) fn failed_reloads(&self) -> u64 {
         self.failed_reloads.load(Ordering::Relaxed)
+    }
+
+    /// Divides the limits of clients between this number of gateways, of which this is one.
+    pub(crate) fn divide(&self, gateways: u32) {
+        self.gateways.set(gateways);
     }
 
     fn policy(&self) -> Arc<Policy> {

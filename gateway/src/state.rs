@@ -65,6 +65,9 @@ impl State {
             membership,
             snapshot,
         };
+        if let Some(access) = &options.access {
+            access.divide(next.membership.gateways(next.peers.len() as u32));
+        }
         next.update(self, options);
         next.close_unrouted(self, options);
         next

@@ -232,7 +232,7 @@ impl Check<'_> {
         let Some(rate) = self.policy.limits_of(client).and_then(ClientLimits::rate) else {
             return Ok(());
         };
-        let taken = self.control.rates.take(client, rate, now());
+        let taken = self.control.rates.take(client, rate.divided(self.control.gateways.get()), now());
         taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })
     }
 

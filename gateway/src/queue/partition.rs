@@ -46,6 +46,16 @@ impl Membership {
         }
     }
 
+    /// Returns the number of gateways that serve clients, this one included, if `reported` are up. A gateway that is not among
+    /// them has just started, or still serves its last clients.
+    pub(crate) fn gateways(self, reported: u32) -> u32 {
+        match self {
+            Self::Unknown | Self::Alone => 1,
+            Self::Absent => reported.saturating_add(1),
+            Self::Among => reported,
+        }
+    }
+
     /// Returns true if the gateway has just joined or replaced other gateways, which may still use its credits.
     pub(crate) fn joins(self, before: Self) -> bool {
         match (before, self) {
@@ -152,6 +162,12 @@ mod tests {
             let after = gateways(of - 1, 0, &revision).owner;
             prop_assert!(before == after || before == of - 1);
         }
+    }
+
+    #[test]
+    fn a_gateway_counts_itself_among_those_that_serve_clients() {
+        let count = |names: &[&str]| Membership::of(names.iter().copied(), "me").gateways(names.len() as u32);
+        assert_eq!((count(&[]), count(&["me"]), count(&["a", "me"]), count(&["a", "b"])), (1, 1, 2, 3));
     }
 
     #[test]

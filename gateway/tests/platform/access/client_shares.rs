@@ -2,6 +2,7 @@
 //! what they need.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -11,6 +12,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
+use weir_access::ClientLimits;
 
 use super::*;
 use crate::client::read;
@@ -233,4 +235,44 @@ async fn a_client_wakes_a_limited_number_of_revisions_at_a_time() {
     waiting.push(tokio::spawn(pinned(1, WAKES + 2)));
     world.activity(WAKES as u32 + 2, |activity| activity.queued == 1).await;
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A rate is for all gateways together: each has its part, and all of it once it is alone.
+#[tokio::test]
+async fn gateways_divide_the_rate_of_a_client() {
+    let limits = ClientLimits {
+        clients: vec!["team-*".to_owned()],
+        requests_per_minute: NonZeroU32::new(1),
+        burst: NonZeroU32::new(4),
+        ..ClientLimits::default()
+    };
+    let document = AccessDocument {
+        keys: vec![written(1, "team-a"), written(2, "team-b")],
+        rules: vec![rule("*", &["*"], &[])],
+        limits: vec![limits],
+        ..AccessDocument::default()
+    };
+    let mut world = World::new(0).await;
+    for name in ["gateway-1", "gateway-2"] {
+        let mut options = Options::new(name, Scope::Cluster);
+        options.access = Some(AccessControl::new(Policy::of(std::slice::from_ref(&document)).unwrap()));
+        world.add(options).await;
+    }
+    world.serve_limited(&[100], Some(2000), |_| {}).await;
+    let (_replica, gate) = gated(&world).await;
+    gate.add_permits(100);
+    let accepted = async |number, address| {
+        let mut count = 0;
+        while once(address, request(number)).await.status == StatusCode::OK {
+            count += 1;
+        }
+        count
+    };
+    for address in [world.gateways[0].address, world.gateways[1].address] {
+        assert_eq!(accepted(1, address).await, 2);
+    }
+    world.gateways[1].resign();
+    world.settled().await;
+    // Both together have accepted what the first client may send at once.
+    assert_eq!((accepted(1, world.address()).await, accepted(2, world.address()).await), (0, 4));
 }
