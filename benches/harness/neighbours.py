@@ -44,7 +44,7 @@ class Http:
 
     def __init__(self, port: int, host: str):
         self.port, self.streams = port, None
-        head = f"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(BODY)}\r\n\r\n"
+        head = f"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: {host}\r\n{frames.key_lines()}Content-Length: {len(BODY)}\r\n\r\n"
         self.request = head.encode() + BODY
 
     async def ask(self) -> None:
@@ -117,14 +117,15 @@ async def all_of(port: int, host: str, wires: list, seconds: float) -> tuple:
     return times, failures
 
 
-def run(pipe, *arguments) -> None:
+def run(pipe, key, *arguments) -> None:
+    frames.key = key
     pipe.send(asyncio.run(all_of(*arguments)))
 
 
-def start(port: int, host: str, wires: list, seconds: float):
+def start(port: int, host: str, wires: list, seconds: float, key=None):
     """Starts the clients of one port. Returns a function that waits for them and returns their times and failures."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=run, args=(theirs, port, host, wires, seconds))
+    process = multiprocessing.get_context("fork").Process(target=run, args=(theirs, key, port, host, wires, seconds))
     process.start()
 
     def result() -> tuple:
