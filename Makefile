@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-exported bench-local-wave bench-fetch bench-gpu bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-gpu bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -107,8 +107,11 @@ bench-gateway: prerequisites libtorch ## Compare the gateway with nginx and hapr
 bench-controller: build clients ## Measure the controller with thousands of services, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python benches/controller.py
 
-bench-hostile: build clients ## Measure how hostile clients affect others, an hour; writes benches/results/ and docs/security.md.
-	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS))
+bench-hostile: build clients ## Measure how hostile clients affect others, an hour; ACCESS=1 attacks gateways with access control; writes benches/results/ and docs/security.md.
+	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ACCESS),--access)
+
+bench-fairness: build ## Measure how a client above its share affects others, nine minutes; writes benches/results/ and docs/access.md.
+	$(PYTHON) -B benches/fairness.py $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-exported: prerequisites ## Compare exported programs with TorchScript and PyTorch, some minutes; PYTHON has torch 2.11; writes benches/results/ and docs/.
 	$(CARGO) build --profile dist -p weir-runtime-torch
