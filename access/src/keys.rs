@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::caller::Caller;
+use crate::fingerprint::Fingerprint;
 use crate::key::{KeyDigest, KeyId};
 
-/// All API keys, by id. A key takes about 60 bytes; keys of one client share its name.
+/// All API keys, by id. A key takes about 80 bytes; keys of one client share its name.
 #[derive(Default)]
 pub struct Keys {
     by_id: HashMap<KeyId, StoredKey>,
@@ -20,6 +21,8 @@ struct StoredKey {
     /// Seconds since 1970 from which the key is refused; `u64::MAX` for a key that does not expire.
     expires: u64,
     caller: Arc<Caller>,
+    /// Fingerprint of the key's text, once a request had it.
+    verified: OnceLock<Fingerprint>,
 }
 
 /// Reason why a key is refused.
@@ -53,19 +56,25 @@ impl Keys {
                 shared
             }
         };
-        self.by_id.insert(id, StoredKey { digest, expires: expires.unwrap_or(u64::MAX), caller });
+        self.by_id.insert(id, StoredKey::new(digest, expires, caller));
         true
     }
 
-    /// Returns the caller that has this key; `now` is the time in seconds since 1970.
+    /// Returns the caller that has this key; `now` is the time in seconds since 1970. `fingerprint` returns that of the
+    /// text; `None` if there is none, so that the digest is computed for each request.
     ///
     /// # Errors
     /// A [`KeyError`] for text that is no valid key at this time.
-    pub fn caller(&self, text: &str, now: u64) -> Result<&Arc<Caller>, KeyError> {
+    pub fn caller(
+        &self,
+        text: &str,
+        now: u64,
+        fingerprint: impl FnOnce() -> Option<Fingerprint>,
+    ) -> Result<&Arc<Caller>, KeyError> {
         let id = KeyId::in_key(text).ok_or(KeyError::Malformed)?;
         // The id is no secret, so the time may show that it exists.
         let stored = self.by_id.get(&id).ok_or(KeyError::Unknown)?;
-        if !stored.digest.is(&KeyDigest::of(text)) {
+        if !stored.is_key(text, fingerprint()) {
             return Err(KeyError::WrongSecret);
         }
         if now >= stored.expires {
@@ -92,6 +101,27 @@ impl Keys {
     }
 }
 
+impl StoredKey {
+    fn new(digest: KeyDigest, expires: Option<u64>, caller: Arc<Caller>) -> Self {
+        Self { digest, expires: expires.unwrap_or(u64::MAX), caller, verified: OnceLock::new() }
+    }
+
+    /// Returns true if the text with this fingerprint is the key, and remembers the fingerprint of the right text.
+    fn is_key(&self, text: &str, fingerprint: Option<Fingerprint>) -> bool {
+        if let (Some(verified), Some(fingerprint)) = (self.verified.get(), fingerprint)
+            && verified.is(&fingerprint)
+        {
+            return true;
+        }
+        let is_key = self.digest.is(&KeyDigest::of(text));
+        if let (true, Some(fingerprint)) = (is_key, fingerprint) {
+            // Another request may have set the same one at the same time.
+            let _ = self.verified.set(fingerprint);
+        }
+        is_key
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("len", &self.len()).finish_non_exhaustive()
@@ -104,6 +134,23 @@ mod tests {
     use crate::key::NewKey;
     use crate::operation::Operations;
 
+    fn print(byte: u8) -> Fingerprint {
+        Fingerprint::new([byte; Fingerprint::BYTES])
+    }
+
+    #[test]
+    fn a_wrong_secret_is_never_remembered() {
+        let key = NewKey::from_random([1; NewKey::RANDOM]);
+        let mut keys = Keys::default();
+        keys.add(key.id, key.digest, None, Caller::named("a".into(), Vec::new(), Operations::ALL));
+        let wrong = key.text.replace("_0101010101010101_01", "_0101010101010101_zz");
+        for _ in 0..2 {
+            assert_eq!(keys.caller(&wrong, 0, || Some(print(1))), Err(KeyError::WrongSecret));
+        }
+        assert!(keys.caller(&key.text, 0, || Some(print(2))).is_ok());
+        assert_eq!(keys.caller(&wrong, 0, || Some(print(1))), Err(KeyError::WrongSecret));
+    }
+
     #[test]
     fn a_key_is_valid_until_it_expires() {
         let key = NewKey::from_random([1; NewKey::RANDOM]);
@@ -111,13 +158,19 @@ mod tests {
         let mut keys = Keys::default();
         assert!(keys.add(key.id, key.digest, Some(100), caller.clone()));
         assert!(!keys.add(key.id, key.digest, None, caller.clone()));
-        assert_eq!(keys.caller(&key.text, 99).map(|caller| &**caller), Ok(&caller));
-        assert_eq!(keys.caller(&key.text, 100), Err(KeyError::Expired(Arc::new(caller))));
+        // The second request with the same fingerprint is accepted by it alone, and still expires.
+        for text in [&*key.text, &key.text] {
+            assert_eq!(keys.caller(text, 99, || Some(print(1))).map(|caller| &**caller), Ok(&caller));
+            let expired = Err(KeyError::Expired(Arc::new(caller.clone())));
+            assert_eq!(keys.caller(text, 100, || Some(print(1))), expired);
+            assert_eq!(keys.caller(text, 99, || None).map(|caller| &**caller), Ok(&caller));
+        }
         let wrong = key.text.replace("_0101010101010101_01", "_0101010101010101_02");
-        assert_eq!(keys.caller(&wrong, 0), Err(KeyError::WrongSecret));
+        assert_eq!(keys.caller(&wrong, 0, || Some(print(2))), Err(KeyError::WrongSecret));
+        assert_eq!(keys.caller(&wrong, 0, || None), Err(KeyError::WrongSecret));
         let other = NewKey::from_random([2; NewKey::RANDOM]);
-        assert_eq!(keys.caller(&other.text, 0), Err(KeyError::Unknown));
-        assert_eq!(keys.caller("Bearer", 0), Err(KeyError::Malformed));
+        assert_eq!(keys.caller(&other.text, 0, || Some(print(1))), Err(KeyError::Unknown));
+        assert_eq!(keys.caller("Bearer", 0, || Some(print(1))), Err(KeyError::Malformed));
     }
 
     #[test]

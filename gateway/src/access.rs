@@ -20,10 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 use http::request::Parts;
-use weir_access::{Caller, IssuerSettings, Operations, Policy, is_client_name};
-use weir_tokens::{Issuers, SettingsError, TokenError};
+use weir_access::{Caller, IssuerSettings, Policy};
+use weir_tokens::{Fingerprints, Issuers, SettingsError};
 
 use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
 use audit::Audit;
@@ -38,9 +37,12 @@ pub struct AccessControl {
     policy: ArcSwap<Policy>,
     issuers: Issuers,
     authorities: ArcSwap<Authorities>,
+    /// Fingerprints of API keys. Those of tokens are the issuers' own.
+    fingerprints: Fingerprints,
     rates: Rates,
     gateways: GatewayCount,
     failed_reloads: AtomicU64,
+    anonymous: Arc<Caller>,
     pub(crate) audit: Audit,
 }
 
@@ -52,9 +54,11 @@ impl AccessControl {
             policy: ArcSwap::from_pointee(policy),
             issuers: Issuers::default(),
             authorities: ArcSwap::default(),
+            fingerprints: Fingerprints::default(),
             rates: Rates::default(),
             gateways: GatewayCount::default(),
             failed_reloads: AtomicU64::new(0),
+            anonymous: Arc::new(Caller::anonymous()),
             audit: Audit::default(),
         })
     }
@@ -92,19 +96,15 @@ impl AccessControl {
         self.issuers.run(std::future::pending()).await;
     }
 
-    /// Returns the token of a request with these headers; `None` for an API key, and if no issuer is trusted.
-    fn token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        if self.issuers.is_empty() { None } else { credentials::token(headers) }
-    }
-
-    /// Returns the client of a token, at `now` in seconds since 1970. Waits for the issuer's keys if necessary.
-    async fn client_of_token(&self, token: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
-        let identity = self.issuers.authenticate(token, now).await.map_err(AuthError::Token)?;
-        if !is_client_name(&identity.client) {
-            return Err(AuthError::Token(TokenError::Claim("sub".to_owned())));
+    /// Returns the caller with a credential, at `now` in seconds since 1970. Waits for the keys of a token's issuer if
+    /// necessary.
+    async fn caller(&self, policy: &Policy, credential: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
+        if self.issuers.is_empty() || credentials::is_api_key(credential) {
+            let fingerprint = || self.fingerprints.of(credential);
+            return policy.keys.caller(credential, now, fingerprint).cloned().map_err(AuthError::Key);
         }
-        let (client, roles) = (Arc::clone(&identity.client), identity.roles.clone());
-        Ok(Arc::new(Caller::named(client, roles, Operations::ALL)))
+        let identity = self.issuers.authenticate(credential, now).await.map_err(AuthError::Token)?;
+        Ok(Arc::clone(&identity.caller))
     }
 
     /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970; `None`
@@ -127,6 +127,11 @@ impl AccessControl {
     /// Divides the limits of clients between this number of gateways, of which this is one.
     pub(crate) fn divide(&self, gateways: u32) {
         self.gateways.set(gateways);
+    }
+
+    /// Returns the caller of all requests without a key or token.
+    fn anonymous(&self) -> Arc<Caller> {
+        Arc::clone(&self.anonymous)
     }
 
     fn policy(&self) -> Arc<Policy> {

@@ -27,7 +27,7 @@ use crate::headers;
 use crate::options::Scope;
 use crate::port::PortHost;
 use crate::protocol::Protocol;
-use crate::queue::RevisionQueue;
+use crate::queue::{ClientShare, RevisionQueue};
 use matcher::RouteMatch;
 use mirror::MirrorTarget;
 pub(crate) use path::model_of_path;
@@ -44,6 +44,8 @@ pub(crate) struct Target {
     pub(crate) route: Arc<Route>,
     /// Length of the path prefix that is removed for the replica, in bytes.
     pub(crate) prefix: usize,
+    /// The client that is charged for the request.
+    pub(crate) share: ClientShare,
     /// Revision that gets a copy; `None` without a mirror, or if this request is not sampled.
     pub(crate) mirror: Option<MirrorTarget>,
 }
@@ -241,6 +243,7 @@ impl RouteTable {
             queue: Arc::clone(queue),
             route: Arc::clone(found.route),
             prefix: found.prefix,
+            share: guard.share(&parts.headers),
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
     }

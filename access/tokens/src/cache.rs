@@ -1,16 +1,13 @@
-//! Tokens that were verified, so that the next request with the same token costs a hash and a lookup.
+//! Tokens that were verified, so that the next request with the same token costs a keyed hash and a lookup.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use ring::digest::{SHA256, digest};
+use weir_access::Fingerprint;
 
 use crate::identity::TokenIdentity;
 use crate::key::Key;
-
-/// SHA-256 of a token. The cache keeps no token itself.
-type TokenHash = [u8; 32];
 
 /// Number of independently locked parts of the cache.
 const SHARDS: usize = 16;
@@ -22,7 +19,7 @@ const GENERATION: usize = 512;
 /// Maximum bytes of names and roles in a generation: 32 MiB altogether, even if each token has all roles that fit.
 const GENERATION_BYTES: usize = 1 << 20;
 
-/// A bounded cache. A token is forgotten when it expires, and when its key leaves the key set of its issuer: the entry
+/// A bounded cache, which keeps fingerprints and no tokens. A token is forgotten when it expires, and when its key leaves the key set of its issuer: the entry
 /// refers to the key, and key sets own their keys.
 #[derive(Debug, Default)]
 pub(crate) struct VerifiedTokens {
@@ -33,9 +30,9 @@ pub(crate) struct VerifiedTokens {
 /// that is used moves to the recent generation.
 #[derive(Debug, Default)]
 struct Shard {
-    recent: HashMap<TokenHash, Entry>,
+    recent: HashMap<Fingerprint, Entry>,
     recent_bytes: usize,
-    older: HashMap<TokenHash, Entry>,
+    older: HashMap<Fingerprint, Entry>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,16 +41,9 @@ struct Entry {
     identity: Arc<TokenIdentity>,
 }
 
-/// Returns the hash by which a token is found.
-pub(crate) fn hash(token: &str) -> TokenHash {
-    let mut hash = TokenHash::default();
-    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    hash
-}
-
 impl VerifiedTokens {
     /// Returns the client of a token that was verified and is still valid at `now`, in seconds since 1970.
-    pub(crate) fn get(&self, hash: &TokenHash, now: u64) -> Option<Arc<TokenIdentity>> {
+    pub(crate) fn get(&self, hash: &Fingerprint, now: u64) -> Option<Arc<TokenIdentity>> {
         let mut shard = self.shard(hash).lock();
         let is_valid = |entry: &Entry| entry.key.strong_count() > 0 && !entry.identity.is_expired(now);
         if let Some(entry) = shard.recent.get(hash) {
@@ -66,18 +56,18 @@ impl VerifiedTokens {
     }
 
     /// Remembers a token that this key verified.
-    pub(crate) fn insert(&self, hash: TokenHash, key: &Arc<Key>, identity: &Arc<TokenIdentity>) {
+    pub(crate) fn insert(&self, hash: Fingerprint, key: &Arc<Key>, identity: &Arc<TokenIdentity>) {
         let entry = Entry { key: Arc::downgrade(key), identity: Arc::clone(identity) };
         self.shard(&hash).lock().insert(hash, entry);
     }
 
-    fn shard(&self, hash: &TokenHash) -> &Mutex<Shard> {
-        &self.shards[usize::from(hash[0]) % SHARDS]
+    fn shard(&self, hash: &Fingerprint) -> &Mutex<Shard> {
+        &self.shards[usize::from(hash.bytes()[0]) % SHARDS]
     }
 }
 
 impl Shard {
-    fn insert(&mut self, hash: TokenHash, entry: Entry) {
+    fn insert(&mut self, hash: Fingerprint, entry: Entry) {
         let bytes = size(&entry.identity);
         if self.recent.len() >= GENERATION || self.recent_bytes + bytes > GENERATION_BYTES {
             self.older = std::mem::take(&mut self.recent);
@@ -90,13 +80,24 @@ impl Shard {
 
 /// Returns about how many bytes an identity takes: texts, and two pointers and two counters for each.
 fn size(identity: &TokenIdentity) -> usize {
-    identity.roles.iter().chain([&identity.client]).map(|text| text.len() + 32).sum()
+    let caller = &identity.caller;
+    caller.roles().iter().chain(caller.client()).map(|text| text.len() + 32).sum()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use weir_access::{Caller, Operations};
+
     use super::*;
+    use crate::fingerprints::Fingerprints;
     use crate::key_set::{Candidates, KeySet};
+
+    fn hash(token: &str) -> Fingerprint {
+        static FINGERPRINTS: LazyLock<Fingerprints> = LazyLock::new(Fingerprints::default);
+        FINGERPRINTS.of(token).unwrap()
+    }
 
     fn key_set(x: u8) -> KeySet {
         let x = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, [x; 32]);
@@ -111,7 +112,8 @@ mod tests {
     }
 
     fn identity(name: &str) -> Arc<TokenIdentity> {
-        Arc::new(TokenIdentity { client: name.into(), roles: vec![], expires: 1000 })
+        let caller = Caller::named(name.into(), Vec::new(), Operations::ALL);
+        Arc::new(TokenIdentity { caller: Arc::new(caller), expires: 1000 })
     }
 
     #[test]

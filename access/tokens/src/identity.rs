@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use weir_access::IssuerKind;
+use weir_access::{Caller, IssuerKind, Operations, is_client_name};
 
 use crate::claim_path::ClaimPath;
 use crate::error::TokenError;
@@ -11,8 +11,8 @@ use crate::error::TokenError;
 /// Tolerance for clocks that differ, in seconds.
 pub const LEEWAY_SECONDS: u64 = 60;
 
-/// Maximum length of a client's name in bytes, prefix included. Names appear in headers, logs and metrics.
-const MAX_NAME_BYTES: usize = 256;
+/// Maximum length of a role in bytes, prefix included.
+const MAX_ROLE_BYTES: usize = 256;
 
 /// Maximum number of roles of a client. The size of tokens allows more.
 const MAX_ROLES: usize = 512;
@@ -29,10 +29,9 @@ const RESERVED_ROLE: &str = "namespace:";
 /// The client that a token proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIdentity {
-    /// The client's name: the issuer's prefix and the configured claim.
-    pub client: Arc<str>,
-    /// The client's roles, each with the issuer's prefix.
-    pub roles: Vec<Arc<str>>,
+    /// The client by its name, which is the issuer's prefix and the configured claim, and its roles, each with the issuer's
+    /// prefix. Requests with the same token share it.
+    pub caller: Arc<Caller>,
     /// Time at which the token expires, in seconds since 1970. It is accepted for [`LEEWAY_SECONDS`] longer.
     pub expires: u64,
 }
@@ -81,7 +80,7 @@ pub(crate) fn identity(
         IssuerKind::OpenId => (client(claims, config)?, roles(claims, config)?),
         IssuerKind::Kubernetes => service_account(claims)?,
     };
-    Ok(TokenIdentity { client, roles, expires })
+    Ok(TokenIdentity { caller: Arc::new(Caller::named(client, roles, Operations::ALL)), expires })
 }
 
 fn check_audience(claims: &Map<String, Value>, accepted: &[String]) -> Result<(), TokenError> {
@@ -122,7 +121,7 @@ fn client(claims: &Map<String, Value>, config: &IssuerConfig) -> Result<Arc<str>
     let name = config.client.find(claims).and_then(Value::as_str).filter(|name| !name.is_empty());
     let invalid = || TokenError::Claim(config.client.as_str().to_owned());
     let name = format!("{}{}", config.client_prefix, name.ok_or_else(invalid)?);
-    if !is_plain(&name) {
+    if !is_client_name(&name) {
         return Err(invalid());
     }
     if name.starts_with(RESERVED_CLIENT) {
@@ -165,7 +164,7 @@ fn texts<'a>(path: &ClaimPath, claims: &'a Map<String, Value>) -> Option<Vec<&'a
 /// Returns name and role of a Kubernetes ServiceAccount.
 fn service_account(claims: &Map<String, Value>) -> Result<(Arc<str>, Vec<Arc<str>>), TokenError> {
     let invalid = || TokenError::Claim("sub".to_owned());
-    let name = claims.get("sub").and_then(Value::as_str).filter(|name| is_plain(name)).ok_or_else(invalid)?;
+    let name = claims.get("sub").and_then(Value::as_str).filter(|name| is_client_name(name)).ok_or_else(invalid)?;
     let parts: Vec<&str> = name.split(':').collect();
     match parts[..] {
         ["system", "serviceaccount", namespace, account] if !namespace.is_empty() && !account.is_empty() => {
@@ -175,8 +174,7 @@ fn service_account(claims: &Map<String, Value>) -> Result<(Arc<str>, Vec<Arc<str
     }
 }
 
-/// Returns true if a name can stand in a header and in a line of a log: it is short, and has no control characters and
-/// no spaces at its ends.
+/// Returns true for a role that rules can name: it is short, and has no control characters and no spaces at its ends.
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.trim() == name && !name.chars().any(char::is_control)
+    !name.is_empty() && name.len() <= MAX_ROLE_BYTES && name.trim() == name && !name.chars().any(char::is_control)
 }

@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use weir_access::IssuerSettings;
 
-use crate::cache::{VerifiedTokens, hash};
+use crate::cache::VerifiedTokens;
 use crate::error::{SettingsError, TokenError};
+use crate::fingerprints::Fingerprints;
 use crate::identity::TokenIdentity;
 use crate::settings::IssuerPlan;
 use crate::token::{MAX_TOKEN_BYTES, UnverifiedToken};
@@ -36,6 +37,7 @@ const MAX_WAITING: usize = 256;
 pub struct Issuers {
     issuers: ArcSwap<Vec<Arc<Issuer>>>,
     cache: VerifiedTokens,
+    fingerprints: Fingerprints,
     /// Notified when the issuers are replaced.
     changed: Notify,
     waiting: AtomicUsize,
@@ -92,8 +94,8 @@ impl Issuers {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
-        let hash = hash(token);
-        if let Some(identity) = self.cache.get(&hash, now) {
+        let fingerprint = self.fingerprints.of(token);
+        if let Some(identity) = fingerprint.and_then(|fingerprint| self.cache.get(&fingerprint, now)) {
             return Ok(identity);
         }
         let token = UnverifiedToken::parse(token)?;
@@ -105,7 +107,9 @@ impl Issuers {
         };
         let (identity, key) = verify_parsed(&token, &loaded.keys, &loaded.config, now)?;
         let identity = Arc::new(identity);
-        self.cache.insert(hash, key, &identity);
+        if let Some(fingerprint) = fingerprint {
+            self.cache.insert(fingerprint, key, &identity);
+        }
         Ok(identity)
     }
 

@@ -18,6 +18,7 @@ mod claim_path;
 mod clock;
 mod error;
 mod fetch;
+mod fingerprints;
 mod identity;
 mod issuers;
 mod key;
@@ -32,6 +33,7 @@ mod verify;
 
 pub use claim_path::ClaimPath;
 pub use error::{KeySetError, SettingsError, TokenError};
+pub use fingerprints::Fingerprints;
 pub use identity::{IssuerConfig, LEEWAY_SECONDS, TokenIdentity};
 pub use issuers::Issuers;
 pub use key_set::KeySet;

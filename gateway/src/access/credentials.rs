@@ -1,10 +1,7 @@
-//! The key or token in a request's head, and the caller that it names.
-
-use std::sync::Arc;
+//! The key or token in a request's head.
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use weir_access::{Caller, KeyError, Policy};
-use weir_serve::header_names;
+use weir_access::{KeyError, KeyId};
 use weir_tokens::TokenError;
 
 use crate::certificates::CertificateError;
@@ -34,62 +31,69 @@ pub(crate) enum AuthError {
     Several,
 }
 
-/// Returns the caller of a request with these headers, at `now` in seconds since 1970. A key comes as
-/// `Authorization: Bearer KEY`, as OpenAI's clients send it, or as `x-api-key: KEY`. Other schemes of `Authorization` are
-/// ignored.
+/// Removes the headers in which keys and tokens come, and returns the text of the request's only key or token; `None` if
+/// it has none. A key comes as `Authorization: Bearer KEY`, as OpenAI's clients send it, or as `x-api-key: KEY`. Other
+/// schemes of `Authorization` are ignored.
 ///
 /// # Errors
-/// An [`AuthError`] for a key that is not valid, or for several keys.
-pub(super) fn caller(policy: &Policy, headers: &HeaderMap, now: u64) -> Result<Arc<Caller>, AuthError> {
-    match credential(headers)? {
-        None => Ok(Arc::new(Caller::anonymous())),
-        Some(text) => policy.keys.caller(text, now).cloned().map_err(AuthError::Key),
+/// An [`AuthError`] for several keys, and for one that is no text.
+pub(super) fn take(headers: &mut HeaderMap) -> Result<Option<Credential>, AuthError> {
+    let (mut found, mut has_header) = (None, [false; CREDENTIALS.len()]);
+    for (name, value) in headers.iter() {
+        let Some(number) = CREDENTIALS.iter().position(|one| one == name) else {
+            continue;
+        };
+        has_header[number] = true;
+        let scheme = if *name == API_KEY { Some(0) } else { bearer(value) };
+        let Some(skipped) = scheme else {
+            continue;
+        };
+        found = Some(match found {
+            None => Ok(Credential { value: value.clone(), skipped }),
+            Some(_) => Err(AuthError::Several),
+        });
     }
+    for (name, _) in CREDENTIALS.iter().zip(has_header).filter(|(_, has_header)| *has_header) {
+        headers.remove(name);
+    }
+    found.transpose()
 }
 
-/// Returns the request's only key or token if it has the form of a JWT: three parts with dots between them, which no API
-/// key has.
-pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
-    let text = credential(headers).ok()??;
-    (text.bytes().filter(|byte| *byte == b'.').count() == 2).then_some(text)
+/// Returns true for text with the beginning of an API key. No token begins like that, because it begins with an object
+/// in base64url.
+pub(super) fn is_api_key(credential: &str) -> bool {
+    credential.starts_with(KeyId::PREFIX)
 }
 
-/// Removes the headers in which keys and tokens come.
-pub(super) fn remove_credentials(headers: &mut HeaderMap) {
-    if header_names::has_any(headers, &CREDENTIALS) {
-        for name in &CREDENTIALS {
-            headers.remove(name);
+/// The text of a key or token, which stays within its header.
+pub(super) struct Credential {
+    value: HeaderValue,
+    /// Bytes before the text: those of the scheme.
+    skipped: usize,
+}
+
+impl Credential {
+    /// Returns the key or token.
+    ///
+    /// # Errors
+    /// [`KeyError::Malformed`] for bytes that are no UTF-8.
+    pub(super) fn text(&self) -> Result<&str, AuthError> {
+        let bytes = &self.value.as_bytes()[self.skipped..];
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.trim()),
+            Err(_) => Err(AuthError::Key(KeyError::Malformed)),
         }
     }
 }
 
-/// Returns the text of the request's only key or token; `None` if it has none.
-fn credential(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
-    if !header_names::has_any(headers, &CREDENTIALS) {
-        return Ok(None);
-    }
-    let bearers = headers.get_all(AUTHORIZATION).iter().filter_map(bearer);
-    let mut found = bearers.chain(headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes));
-    match (found.next(), found.next()) {
-        (Some(only), None) => match std::str::from_utf8(only) {
-            Ok(text) => Ok(Some(text.trim())),
-            Err(_) => Err(AuthError::Key(KeyError::Malformed)),
-        },
-        (Some(_), Some(_)) => Err(AuthError::Several),
-        (None, _) => Ok(None),
-    }
-}
-
-/// Returns the token of the scheme `Bearer`, whose case does not matter (RFC 9110, 11.1); `None` for another scheme.
-fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
-    scheme.eq_ignore_ascii_case(BEARER).then_some(token)
+/// Returns the length of the scheme `Bearer`, whose case does not matter (RFC 9110, 11.1); `None` for another scheme.
+fn bearer(value: &HeaderValue) -> Option<usize> {
+    let scheme = value.as_bytes().get(..BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then_some(BEARER.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_access::{AccessDocument, NewKey, WrittenKey};
-
     use super::*;
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -100,42 +104,52 @@ mod tests {
         headers
     }
 
+    /// Takes the credential out of these headers, and checks that none stays.
+    fn text(lines: &[(&'static str, &str)]) -> Result<Option<String>, AuthError> {
+        let mut headers = headers(lines);
+        let found = take(&mut headers);
+        assert!(CREDENTIALS.iter().all(|name| !headers.contains_key(name)), "{lines:?}");
+        found?.map(|credential| credential.text().map(str::to_owned)).transpose()
+    }
+
     #[test]
     fn one_key_is_accepted_in_either_header() {
-        let key = NewKey::from_random([3; NewKey::RANDOM]);
-        let written = WrittenKey {
-            id: key.id.to_string(),
-            client: "a".to_owned(),
-            sha256: key.digest.to_string(),
-            expires: None,
-            scopes: Vec::new(),
-            roles: Vec::new(),
-        };
-        let policy = Policy::of(&[AccessDocument { keys: vec![written], ..AccessDocument::default() }]).unwrap();
-        let client = |lines: &[(&'static str, &str)]| {
-            caller(&policy, &headers(lines), 0).map(|caller| caller.client().map(|name| name.to_string()))
-        };
-        let key = &*key.text;
-        let (bearer, lower) = (format!("Bearer {key}"), format!("bearer  {key}"));
-        let named = Ok(Some("a".to_owned()));
-        for line in [("authorization", &*bearer), ("authorization", &*lower), ("x-api-key", key)] {
-            assert_eq!(client(&[line]), named, "{line:?}");
+        let named = Ok(Some("key".to_owned()));
+        for line in [
+            ("authorization", "Bearer key"),
+            ("authorization", "bearer  key"),
+            ("x-api-key", "key"),
+            ("x-api-key", " key"),
+        ] {
+            assert_eq!(text(&[line]), named, "{line:?}");
         }
-        assert_eq!(client(&[("authorization", "Basic YTpi"), ("x-api-key", key)]), named);
-        assert_eq!(client(&[]), Ok(None));
-        assert_eq!(client(&[("authorization", "Basic YTpi")]), Ok(None));
-        for line in [("authorization", "Bearer EMPTY"), ("x-api-key", "")] {
-            assert_eq!(client(&[line]), Err(AuthError::Key(KeyError::Malformed)), "{line:?}");
+        assert_eq!(text(&[("authorization", "Basic YTpi"), ("x-api-key", "key")]), named);
+        assert_eq!(text(&[]), Ok(None));
+        for other in ["Basic YTpi", "Bearer", "Bear", ""] {
+            assert_eq!(text(&[("authorization", other)]), Ok(None), "{other}");
         }
-        for lines in [[("x-api-key", key), ("x-api-key", key)], [("authorization", &*bearer), ("x-api-key", key)]] {
-            assert_eq!(client(&lines), Err(AuthError::Several));
+        assert_eq!(text(&[("x-api-key", "")]), Ok(Some(String::new())));
+    }
+
+    #[test]
+    fn several_keys_and_other_bytes_are_refused() {
+        for lines in [
+            [("x-api-key", "a"), ("x-api-key", "a")],
+            [("authorization", "Bearer a"), ("x-api-key", "a")],
+            [("authorization", "Bearer a"), ("authorization", "Bearer b")],
+        ] {
+            assert_eq!(text(&lines), Err(AuthError::Several));
         }
+        let mut headers = HeaderMap::new();
+        headers.insert(API_KEY, HeaderValue::from_bytes(&[0xff]).unwrap());
+        let taken = take(&mut headers).unwrap().unwrap();
+        assert_eq!(taken.text(), Err(AuthError::Key(KeyError::Malformed)));
     }
 
     #[test]
     fn no_credential_stays() {
         let mut headers = headers(&[("authorization", "Basic x"), ("x-api-key", "a"), ("x-api-key", "b"), ("te", "x")]);
-        remove_credentials(&mut headers);
+        assert!(take(&mut headers).is_err());
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["te"]);
     }
 }

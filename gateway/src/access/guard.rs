@@ -11,7 +11,7 @@ use weir_cluster::Route;
 use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
 
-use super::credentials::{self, AuthError};
+use super::credentials::{self, AuthError, Credential};
 use super::{AccessControl, RequestShares, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
@@ -32,6 +32,8 @@ struct Check<'a> {
     policy: Arc<Policy>,
     sender: Sender,
     from: Option<IpAddr>,
+    /// The client that is charged for the request.
+    share: ClientShare,
 }
 
 /// Sender of a request.
@@ -57,30 +59,35 @@ impl<'a> Guard<'a> {
             return Self { check: None, shares };
         };
         let policy = control.policy();
+        let credential = credentials::take(&mut parts.headers);
         let sender = if header_names::has(&parts.headers, &headers::HOP) {
             Sender::Gateway
         } else if parts.extensions.get::<PortHost>().is_some() {
             Sender::OwnPort
         } else {
-            Sender::Client(authenticate(control, &policy, parts).await)
+            Sender::Client(authenticate(control, &policy, &credential, parts).await)
         };
-        credentials::remove_credentials(&mut parts.headers);
         if let Sender::Client(Ok(caller)) = &sender
             && let Some(name) = caller.client().and_then(|name| HeaderValue::from_str(name).ok())
         {
             parts.headers.insert(headers::CLIENT, name);
         }
-        let share = share(&policy, &parts.headers);
-        if let Some(share) = share {
-            parts.extensions.insert(share);
-        }
-        let client = share.unwrap_or(ClientShare::ANONYMOUS);
+        let share = share(Some(&policy), &parts.headers);
         let shares = match sender {
-            Sender::Client(_) => shares.of(Some(client)),
-            Sender::Gateway => shares.of(Some(client)).handed_over(),
+            Sender::Client(_) => shares.of(Some(share)),
+            Sender::Gateway => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
-        Self { check: Some(Check { control, policy, sender, from }), shares }
+        Self { check: Some(Check { control, policy, sender, from, share }), shares }
+    }
+
+    /// Returns the share of a request's client, which this gateway has authenticated, or the one that handed the request
+    /// over.
+    pub(crate) fn share(&self, headers: &HeaderMap) -> ClientShare {
+        match &self.check {
+            Some(check) => check.share,
+            None => share(None, headers),
+        }
     }
 
     /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
@@ -271,23 +278,28 @@ impl Check<'_> {
 }
 
 /// Returns the caller that the key or token of a request names, or else the certificate of its connection.
-async fn authenticate(control: &AccessControl, policy: &Policy, parts: &Parts) -> Result<Arc<Caller>, AuthError> {
+async fn authenticate(
+    control: &AccessControl,
+    policy: &Policy,
+    credential: &Result<Option<Credential>, AuthError>,
+    parts: &Parts,
+) -> Result<Arc<Caller>, AuthError> {
     let now = seconds_since_1970();
-    if let Some(token) = control.token(&parts.headers) {
-        return control.client_of_token(token, now).await;
-    }
-    let caller = credentials::caller(policy, &parts.headers, now)?;
-    match caller.client() {
-        Some(_) => Ok(caller),
-        None => control.client_of_connection(parts, now).unwrap_or(Ok(caller)),
+    match credential {
+        Ok(Some(credential)) => control.caller(policy, credential.text()?, now).await,
+        Ok(None) => control.client_of_connection(parts, now).unwrap_or_else(|| Ok(control.anonymous())),
+        Err(error) => Err(error.clone()),
     }
 }
 
-/// Returns the share of the client that the header names, with the weight of its limits; `None` without a name.
-fn share(policy: &Policy, head: &HeaderMap) -> Option<ClientShare> {
-    let name = head.get(headers::CLIENT)?.to_str().ok()?;
-    let weight = policy.limits_of(name).and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN);
-    Some(ClientShare { client: ClientId::of(name), weight })
+/// Returns the share of the client that the header names, with the weight of its limits.
+fn share(policy: Option<&Policy>, head: &HeaderMap) -> ClientShare {
+    let Some(name) = headers::text(head, &headers::CLIENT) else {
+        return ClientShare::ANONYMOUS;
+    };
+    let limits = policy.and_then(|policy| policy.limits_of(name));
+    let weight = limits.and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN);
+    ClientShare { client: ClientId::of(name), weight }
 }
 
 /// Returns the refusal of a caller without a key, or of a client that no rule allows the request.

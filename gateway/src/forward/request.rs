@@ -1,6 +1,5 @@
 //! A routed request, and the requests that replicas and gateways get for it.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use crate::clock::now;
 use crate::deadline::Deadline;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::{AdmissionRequest, Arrival, ClientId, ClientShare, Origin, RevisionQueue, Task, Verdict};
+use crate::queue::{AdmissionRequest, Arrival, ClientShare, Origin, RevisionQueue, Task, Verdict};
 use crate::router::Target;
 use crate::upstream::{RequestBody, Upgrade, UpstreamRequest};
 
@@ -61,7 +60,6 @@ impl ProxyRequest {
         let upgrade = Upgrade::of(parts);
         let mut headers = std::mem::take(&mut parts.headers);
         let origin = if header_names::has(&headers, &headers::HOP) { Origin::Gateway } else { Origin::Client };
-        let share = parts.extensions.remove::<ClientShare>().unwrap_or_else(|| share(&headers));
         headers::strip(&mut headers);
         let authority = match protocol {
             Protocol::Http => {
@@ -89,7 +87,7 @@ impl ProxyRequest {
             ended: 0,
             others: None,
             origin,
-            share,
+            share: target.share,
             limited: None,
             method: parts.method.clone(),
             headers,
@@ -253,15 +251,6 @@ impl ProxyRequest {
             Protocol::Grpc => (headers::GRPC_TIMEOUT, format_timeout(left)),
         };
         Some((name, HeaderValue::try_from(text).ok()?))
-    }
-}
-
-/// Returns the share of the client that the gateway, or the one that handed the request over, has authenticated.
-fn share(headers: &HeaderMap) -> ClientShare {
-    let name = header_names::first(headers, &headers::CLIENT).and_then(|name| name.to_str().ok());
-    match name {
-        Some(name) => ClientShare { client: ClientId::of(name), weight: NonZeroU16::MIN },
-        None => ClientShare::ANONYMOUS,
     }
 }
 

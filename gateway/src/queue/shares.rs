@@ -7,7 +7,7 @@
 //! delays another one by at most the request that is being served.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -78,7 +78,7 @@ const MAX_IDLE: usize = 1024;
 /// Waiting clients and their tags.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    clients: HashMap<ClientId, Share>,
+    clients: HashMap<ClientId, Share, BuildHasherDefault<IdHasher>>,
     /// Clients with waiting requests: start tag, first sequence number, client.
     order: BTreeSet<(Tag, u64, ClientId)>,
     /// Start tag of the last request that was served.
@@ -87,6 +87,24 @@ pub(super) struct Shares {
     mean_us: Option<u64>,
     /// Number of clients that have no request here.
     idle: usize,
+}
+
+/// Hasher of client identities, which are hashes already.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// State of one client.
