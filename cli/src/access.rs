@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::time::MissedTickBehavior;
-use weir_access::{AccessDocument, ClientCertificates, Policy};
+use weir_access::{AccessDocument, ClientCertificates, Policy, PolicyError};
 use weir_cluster_kubernetes::{Client, DataObject, Entries};
 use weir_crds::{ReadDocument, read_document};
 use weir_gateway::{AccessControl, ClientAuthority};
@@ -236,14 +236,50 @@ fn policy(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Policy, Vec<
     }
     let values: Vec<AccessDocument> =
         documents.iter_mut().map(|document| std::mem::take(&mut document.value)).collect();
-    Policy::of(&values).map_err(|errors| {
+    let lines = |errors: &[FileError]| {
         let of = |number: usize| {
             let own = errors.iter().filter(move |error| error.document == number);
-            own.map(|error| (error.field.clone(), error.problem.to_string())).collect::<Vec<_>>()
+            own.map(|error| (error.field.clone(), error.sentence.clone())).collect::<Vec<_>>()
         };
         let each = documents.iter().enumerate().flat_map(|(number, document)| document.diagnostics(of(number)));
-        each.map(|diagnostic| diagnostic.to_string()).collect()
-    })
+        each.map(|diagnostic| diagnostic.to_string()).collect::<Vec<_>>()
+    };
+    let policy = Policy::of(&values).map_err(|errors| {
+        let errors: Vec<_> = errors.into_iter().map(FileError::of_policy).collect();
+        lines(&errors)
+    })?;
+    match AccessControl::check_issuers(&policy.issuers) {
+        Ok(()) => Ok(policy),
+        Err(error) => Err(lines(&[FileError::of_issuer(&values, error.place(), error.to_string())])),
+    }
+}
+
+/// An error in one of several files.
+struct FileError {
+    /// Index of the file, from 0.
+    document: usize,
+    /// Path of the field.
+    field: String,
+    sentence: String,
+}
+
+impl FileError {
+    fn of_policy(error: PolicyError) -> Self {
+        Self { document: error.document, field: error.field, sentence: error.problem.to_string() }
+    }
+
+    /// Returns the error of the issuer with the place `at` in the list of all files' issuers.
+    fn of_issuer(documents: &[AccessDocument], (at, field): (usize, &str), sentence: String) -> Self {
+        let mut at = at;
+        for (document, content) in documents.iter().enumerate() {
+            if at < content.issuers.len() {
+                let field = if field.is_empty() { String::new() } else { format!(".{field}") };
+                return Self { document, field: format!("issuers[{at}]{field}"), sentence };
+            }
+            at -= content.issuers.len();
+        }
+        Self { document: 0, field: String::new(), sentence }
+    }
 }
 
 /// Reads one access file.
@@ -299,6 +335,16 @@ mod tests {
             format!("{two_name}:4:3: rules[1]: the rule allows nobody: set `clients`, `roles` or `anyone: true`"),
         ];
         assert_eq!(errors, expected);
+        fs::write(&one, "issuers:\n- issuer: https://a\n  audiences: [weir]\n").unwrap();
+        fs::write(&two, "issuers:\n- issuer: https://b\n  audiences: [weir]\n  clientPrefix: x\n  refreshSeconds: 1\n")
+            .unwrap();
+        let errors = policy(&[one.clone(), two.clone()], &[]).unwrap_err();
+        let expected = "issuer https://b: refreshSeconds must be between 10 and 86400";
+        assert_eq!(errors, [format!("{two_name}:5:3: issuers[0].refreshSeconds: {expected}")]);
+        fs::write(&two, "issuers:\n- kind: kubernetes\n- issuer: https://b\n  audiences: [weir]\n").unwrap();
+        let errors = policy(&[one.clone(), two.clone()], &[]).unwrap_err();
+        let expected = "issuers[1].clientPrefix: two issuers have the same clientPrefix ''";
+        assert_eq!(errors, [format!("{two_name}:3:3: {expected}")]);
         fs::write(&one, "kyes: []\n").unwrap();
         let errors = policy(&[one, folder.path().join("none.yaml")], &[]).unwrap_err();
         assert!(errors[0].ends_with("keys.yaml:1:1: kyes: unknown field; did you mean `keys`?"), "{errors:?}");

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use http::request::Parts;
 use weir_access::{Caller, IssuerSettings, Policy};
-use weir_tokens::{Fingerprints, Issuers, SettingsError};
+use weir_tokens::{Fingerprints, Issuers, KeySetState, SettingsError};
 
 use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
 use audit::Audit;
@@ -89,6 +89,19 @@ impl AccessControl {
     /// Returns the authorities whose certificates name clients.
     pub(crate) fn authorities(&self) -> Arc<Authorities> {
         self.authorities.load_full()
+    }
+
+    /// Validates the settings of all issuers together.
+    ///
+    /// # Errors
+    /// [`SettingsError`] for the first settings that [`Self::trust`] would refuse.
+    pub fn check_issuers(issuers: &[IssuerSettings]) -> Result<(), SettingsError> {
+        Issuers::validate(issuers)
+    }
+
+    /// Returns the state of each issuer's key set.
+    pub(crate) fn key_sets(&self) -> Vec<KeySetState> {
+        self.issuers.key_sets()
     }
 
     /// Fetches the keys of issuers, until the future is dropped. Without this, no token is accepted.

@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use weir_cluster::{Activity, RevisionName, Routes};
+use weir_tokens::KeySetState;
 
 use crate::context::Context;
 use crate::protocol::Protocol;
@@ -103,7 +104,37 @@ fn access(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), 
     ConstCounter::new(left_out).encode(encoder.encode_descriptor(name, help, None, kind)?)?;
     let name = "weir_gateway_access_failed_reloads";
     let help = "Failed reads of access files, Secrets and ConfigMaps; the last keys and rules stay in use.";
-    ConstCounter::new(access.failed_reloads()).encode(encoder.encode_descriptor(name, help, None, kind)?)
+    ConstCounter::new(access.failed_reloads()).encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+    key_sets(encoder, &access.key_sets())
+}
+
+/// Encodes the states of the issuers' key sets.
+fn key_sets(encoder: &mut DescriptorEncoder<'_>, states: &[KeySetState]) -> Result<(), fmt::Error> {
+    let gauge = ConstGauge::new(0_i64).metric_type();
+    let name = "weir_gateway_access_key_set_age";
+    let help = "Time since an issuer's key set was last fetched, or at first since the issuer was configured.";
+    let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), gauge)?;
+    for state in states {
+        let age = ConstGauge::new(state.age.as_secs_f64());
+        age.encode(family.encode_family(&[("issuer", &*state.issuer)])?)?;
+    }
+    let name = "weir_gateway_access_key_set_usable";
+    let help = "1 while an issuer's tokens can be verified; 0 before the first fetch and once the key set is too old, \
+                when its tokens are refused.";
+    let mut family = encoder.encode_descriptor(name, help, None, gauge)?;
+    for state in states {
+        let usable = ConstGauge::new(i64::from(state.is_usable));
+        usable.encode(family.encode_family(&[("issuer", &*state.issuer)])?)?;
+    }
+    let name = "weir_gateway_access_key_set_failed_fetches";
+    let help = "Fetches of an issuer's key set that failed.";
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for state in states {
+        let failed = ConstCounter::new(state.failed_fetches);
+        failed.encode(family.encode_family(&[("issuer", &*state.issuer)])?)?;
+    }
+    Ok(())
 }
 
 /// Encodes the counts of mirrored requests, by the revision that they are copied to.

@@ -71,6 +71,8 @@ pub enum SettingsError {
     /// A field of an issuer is wrong.
     #[error("issuer {issuer}: {field} {reason}")]
     Field {
+        /// Place of the issuer in the list, counted from zero.
+        at: usize,
         /// The issuer's URL, or its place in the list, counted from one.
         issuer: String,
         /// Name of the field in the settings.
@@ -84,9 +86,23 @@ pub enum SettingsError {
     /// Two issuers have the same value where each needs its own.
     #[error("two issuers have the same {field} '{value}'")]
     Same {
+        /// Place of the later issuer in the list, counted from zero.
+        at: usize,
         /// Name of the field in the settings.
         field: &'static str,
         /// Value that both issuers have.
         value: String,
     },
+}
+
+impl SettingsError {
+    /// Returns the place of the issuer in the list, counted from zero, and the name of its field; an empty name for an
+    /// error of the whole issuer.
+    #[must_use]
+    pub fn place(&self) -> (usize, &'static str) {
+        match self {
+            Self::Field { at, field, .. } | Self::Same { at, field, .. } => (*at, field),
+            Self::TooMany(most) => (*most, ""),
+        }
+    }
 }

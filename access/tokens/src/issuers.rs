@@ -15,12 +15,14 @@ use tokio::time::timeout;
 use weir_access::IssuerSettings;
 
 use crate::cache::VerifiedTokens;
+use crate::clock::now;
 use crate::error::{SettingsError, TokenError};
 use crate::fingerprints::Fingerprints;
 use crate::identity::TokenIdentity;
 use crate::settings::IssuerPlan;
 use crate::token::{MAX_TOKEN_BYTES, UnverifiedToken};
 use crate::verify::verify_parsed;
+pub use issuer::KeySetState;
 use issuer::{Fetch, Issuer, Tokens};
 
 /// Maximum number of issuers.
@@ -52,6 +54,20 @@ impl Issuers {
         let plans = plans(settings)?;
         self.replace(plans);
         Ok(())
+    }
+
+    /// Validates the settings of all issuers together.
+    ///
+    /// # Errors
+    /// [`SettingsError`] for the first settings that [`Self::apply`] would refuse.
+    pub fn validate(settings: &[IssuerSettings]) -> Result<(), SettingsError> {
+        plans(settings).map(drop)
+    }
+
+    /// Returns the state of each issuer's key set.
+    pub fn key_sets(&self) -> Vec<KeySetState> {
+        let now = now();
+        self.issuers.load().iter().map(|issuer| issuer.state(now)).collect()
     }
 
     fn replace(&self, plans: Vec<IssuerPlan>) {
@@ -192,15 +208,16 @@ fn plans(settings: &[IssuerSettings]) -> Result<Vec<IssuerPlan>, SettingsError> 
     let mut plans: Vec<IssuerPlan> = Vec::new();
     for (index, settings) in settings.iter().enumerate() {
         let plan = IssuerPlan::of(settings, index + 1)?;
-        plans.iter().try_for_each(|other| check_difference(other, &plan))?;
+        plans.iter().try_for_each(|other| check_difference(other, &plan, index))?;
         plans.push(plan);
     }
     Ok(plans)
 }
 
-/// Checks that two issuers cannot give the same names, unless one is a Kubernetes, whose names are reserved.
-fn check_difference(one: &IssuerPlan, other: &IssuerPlan) -> Result<(), SettingsError> {
-    let same = |field, value: &str| Err(SettingsError::Same { field, value: value.to_owned() });
+/// Checks that two issuers cannot give the same names, unless one is a Kubernetes, whose names are reserved. `at` is the
+/// place of the other one.
+fn check_difference(one: &IssuerPlan, other: &IssuerPlan, at: usize) -> Result<(), SettingsError> {
+    let same = |field, value: &str| Err(SettingsError::Same { at, field, value: value.to_owned() });
     if one.issuer == other.issuer {
         return same("issuer", one.issuer.as_deref().unwrap_or("kubernetes"));
     }

@@ -35,7 +35,7 @@ pub use claim_path::ClaimPath;
 pub use error::{KeySetError, SettingsError, TokenError};
 pub use fingerprints::Fingerprints;
 pub use identity::{IssuerConfig, LEEWAY_SECONDS, TokenIdentity};
-pub use issuers::Issuers;
+pub use issuers::{Issuers, KeySetState};
 pub use key_set::KeySet;
 pub use token::MAX_TOKEN_BYTES;
 pub use verify::verify;

@@ -24,6 +24,10 @@ pub(crate) struct FetchHistory {
     pub(crate) last: Option<Instant>,
     /// Number of fetches since the last one that succeeded. One that is under way or was broken off counts as well.
     pub(crate) failures: u32,
+    /// End of the last fetch that succeeded.
+    pub(crate) succeeded: Option<Instant>,
+    /// Number of fetches that failed.
+    pub(crate) failed: u64,
 }
 
 /// Longest time between two fetches while an issuer does not answer.

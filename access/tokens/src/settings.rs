@@ -38,7 +38,14 @@ impl IssuerPlan {
     /// [`SettingsError::Field`] with the field that is wrong.
     pub(crate) fn of(settings: &IssuerSettings, place: usize) -> Result<IssuerPlan, SettingsError> {
         let issuer = settings.issuer.clone().unwrap_or_else(|| place.to_string());
-        let at = |field| move |reason: String| SettingsError::Field { issuer: issuer.clone(), field, reason };
+        let at = |field| {
+            move |reason: String| SettingsError::Field {
+                at: place.saturating_sub(1),
+                issuer: issuer.clone(),
+                field,
+                reason,
+            }
+        };
         let config = IssuerConfig {
             issuer: settings.issuer.clone().unwrap_or_default(),
             audiences: audiences(settings).map_err(at.clone()("audiences"))?,
@@ -48,7 +55,7 @@ impl IssuerPlan {
             roles: roles(settings).map_err(at.clone()("rolesClaims"))?,
             roles_prefix: prefix(&settings.roles_prefix).map_err(at.clone()("rolesPrefix"))?,
         };
-        let timing = timing(settings).map_err(at.clone()("staleSeconds"))?;
+        let timing = timing(settings).map_err(|(field, reason)| at.clone()(field)(reason))?;
         let source = source(settings).map_err(|(field, reason)| at(field)(reason))?;
         Ok(IssuerPlan { issuer: settings.issuer.clone(), config, source, timing })
     }
@@ -72,14 +79,14 @@ fn roles(settings: &IssuerSettings) -> Result<Vec<ClaimPath>, String> {
     }
 }
 
-fn timing(settings: &IssuerSettings) -> Result<Timing, String> {
+fn timing(settings: &IssuerSettings) -> Result<Timing, (&'static str, String)> {
     let refresh = settings.refresh_seconds.unwrap_or(300);
     let stale = settings.stale_seconds.unwrap_or(4 * 3600);
     if !(10..=86_400).contains(&refresh) {
-        return Err("cannot be used: refreshSeconds must be between 10 and 86400".to_owned());
+        return Err(("refreshSeconds", "must be between 10 and 86400".to_owned()));
     }
     if !(refresh..=7 * 86_400).contains(&stale) {
-        return Err("must be between refreshSeconds and 604800".to_owned());
+        return Err(("staleSeconds", "must be between refreshSeconds and 604800".to_owned()));
     }
     Ok(Timing::new(Duration::from_secs(refresh), Duration::from_secs(stale)))
 }

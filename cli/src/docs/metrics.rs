@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use weir_access::Policy;
+use weir_access::{IssuerKind, IssuerSettings, Policy};
 use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
     Apply, Desired, Destination, Directory, Fake, Host, Mirror, PodTemplate, Readiness, Route, ServiceName, Workload,
@@ -89,8 +89,9 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     serve(&cluster).await?;
     let (directory, reports) = (cluster.clone(), cluster.clone());
     let autoscaler = Autoscaler::new(directory, reports, cluster.clone(), cluster.clone());
-    let access = Some(AccessControl::new(Policy::default()));
-    let gateway = Gateway::new(Options { access, ..Options::new("local", Scope::Local) });
+    let access = AccessControl::new(Policy::default());
+    access.trust(&[IssuerSettings { kind: IssuerKind::Kubernetes, ..IssuerSettings::default() }])?;
+    let gateway = Gateway::new(Options { access: Some(access), ..Options::new("local", Scope::Local) });
     let registry = up::registry(&gateway, &autoscaler, &controller(&cluster)?);
     let mut decisions = autoscaler.decisions();
     let stop = CancellationToken::new();

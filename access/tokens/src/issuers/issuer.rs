@@ -1,6 +1,7 @@
 //! One issuer: its keys, and the loop that fetches them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ pub(super) struct Issuer {
     /// The keys of the last fetch that succeeded; `None` before it, and when they are too old.
     keys: ArcSwapOption<LoadedKeys>,
     history: Mutex<FetchHistory>,
+    /// Time at which the issuer was configured.
+    created: Instant,
     /// Notified when a token has a key that is not known.
     asked: Notify,
     /// Number of fetches that ended.
@@ -33,6 +36,19 @@ pub(super) struct LoadedKeys {
     pub(super) keys: KeySet,
     pub(super) config: IssuerConfig,
     since: Instant,
+}
+
+/// State of an issuer's key set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySetState {
+    /// The issuer's URL as in the settings, or `kubernetes` if the API server says it.
+    pub issuer: String,
+    /// Time since the last fetch that succeeded; before the first one, since the issuer was configured.
+    pub age: Duration,
+    /// Number of fetches that failed.
+    pub failed_fetches: u64,
+    /// True while the issuer's tokens can be verified; false before the first fetch, and once the set is too old.
+    pub is_usable: bool,
 }
 
 /// Relation of an issuer to tokens with a certain claim `iss`.
@@ -61,6 +77,7 @@ impl Issuer {
             plan,
             keys: ArcSwapOption::empty(),
             history: Mutex::default(),
+            created: now(),
             asked: Notify::new(),
             ended: watch::Sender::new(0),
         }
@@ -74,6 +91,17 @@ impl Issuer {
             (None, Some(issuer)) if issuer == url => Tokens::NoKeys,
             (None, None) => Tokens::NoKeys,
             (Some(_), _) | (None, Some(_)) => Tokens::OtherIssuer,
+        }
+    }
+
+    /// Returns the state of the key set at this time.
+    pub(super) fn state(&self, now: Instant) -> KeySetState {
+        let history = *self.history.lock();
+        KeySetState {
+            issuer: self.name().to_owned(),
+            age: now.saturating_duration_since(history.succeeded.unwrap_or(self.created)),
+            failed_fetches: history.failed,
+            is_usable: self.keys.load().is_some(),
         }
     }
 
@@ -123,10 +151,18 @@ impl Issuer {
         };
         match fetch(&self.plan).await {
             Ok(fetched) => {
-                self.history.lock().failures = 0;
+                let mut history = self.history.lock();
+                (history.failures, history.succeeded) = (0, Some(now()));
+                drop(history);
                 self.store(fetched);
             }
-            Err(reason) => self.log_failure(self.history.lock().failures, &reason),
+            Err(reason) => {
+                let mut history = self.history.lock();
+                history.failed += 1;
+                let failures = history.failures;
+                drop(history);
+                self.log_failure(failures, &reason);
+            }
         }
         self.forget_stale();
         self.ended.send_replace(started);

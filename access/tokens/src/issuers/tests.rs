@@ -129,13 +129,18 @@ async fn an_issuer_that_is_away_is_trusted_until_its_keys_are_too_old() {
     let running = Running::start(vec![plan(&settings(&server), 20, 600, 20)]);
     let token = token(&server, &signer);
     running.issuers.authenticate(&token, NOW).await.unwrap();
+    let state = || running.issuers.key_sets().pop().unwrap();
+    assert_eq!((state().issuer, state().is_usable, state().failed_fetches), (server.url.clone(), true, 0));
     server.set_response(503, Vec::new());
     let failing = server.fetches() + 2;
     eventually(|| server.fetches() >= failing).await;
     running.issuers.check(&token, NOW).unwrap();
     eventually(|| running.issuers.check(&token, NOW) == Err(TokenError::KeysUnavailable)).await;
+    let away = state();
+    assert!(!away.is_usable && away.failed_fetches >= 2 && away.age >= Duration::from_millis(600), "{away:?}");
     server.set_keys(&[&signer]);
     running.issuers.authenticate(&token, NOW).await.unwrap();
+    assert!(state().is_usable && state().age < away.age);
     running.stop().await;
 }
 
@@ -236,6 +241,7 @@ fn wrong_settings_name_the_issuer_and_the_field() {
         ),
         (IssuerSettings { client_claim: text("a..b"), ..valid() }, "issuer https://a: clientClaim has 'a..b'"),
         (IssuerSettings { stale_seconds: Some(9), ..valid() }, "issuer https://a: staleSeconds must be between"),
+        (IssuerSettings { refresh_seconds: Some(9), ..valid() }, "issuer https://a: refreshSeconds must be between"),
         (IssuerSettings { client_prefix: "\n".to_owned(), ..valid() }, "issuer https://a: clientPrefix has more"),
     ] {
         let error = error(&[settings]);
