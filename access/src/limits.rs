@@ -8,23 +8,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::division::{part_of_count, part_of_interval};
 use crate::pattern;
+use crate::rule::is_service_pattern;
+use crate::service_id::ServiceId;
 
 /// Most limits of all access files: each request of a client may be compared with all of them.
 pub(crate) const MAX_LIMITS: usize = 256;
 
-/// Limits of clients. Each client that matches has them for itself, in all gateways together.
+/// Limits of clients. Each client that matches has them for itself, in all gateways together; with `services`, for each of
+/// these services by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientLimits {
     /// Names of clients. A final `*` stands for any text. The first limits that match a client are its own.
     pub clients: Vec<String>,
+    /// Services as `NAMESPACE/NAME`, each with an optional final `*`, or `*` for all. Each of them counts by itself; without
+    /// the field all services count together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
     /// Requests per minute; `None` for any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<NonZeroU32>,
     /// Requests that may arrive at once after a pause; the default is a sixth of a minute's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
-    /// Part of the replicas and of a full queue compared with other clients; the default is 1.
+    /// Requests in flight at once, from their arrival to the end of their responses; `None` for any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<NonZeroU32>,
+    /// Part of the replicas and of a full queue compared with other clients; the default is 1. It
+    /// is for all services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<NonZeroU16>,
 }
@@ -46,6 +57,21 @@ impl ClientLimits {
     /// Returns true if the limits name clients, by valid patterns.
     pub(crate) fn has_valid_clients(&self) -> bool {
         !self.clients.is_empty() && self.clients.iter().all(|name| pattern::is_valid(name))
+    }
+
+    /// Returns true if each service counts by itself.
+    pub(crate) fn is_per_service(&self) -> bool {
+        !self.services.is_empty()
+    }
+
+    /// Returns true if the limits count the requests to this service by themselves.
+    pub(crate) fn covers(&self, service: ServiceId<'_>) -> bool {
+        self.services.iter().any(|pattern| service.matches(pattern))
+    }
+
+    /// Returns the position of the first service that is no valid pattern.
+    pub(crate) fn invalid_service(&self) -> Option<usize> {
+        self.services.iter().position(|pattern| !is_service_pattern(pattern))
     }
 
     /// Returns the limit of requests per time; `None` without one.

@@ -18,6 +18,7 @@ use crate::limits::{ClientLimits, MAX_LIMITS};
 use crate::operation::Operations;
 use crate::rule::{RuleError, below};
 use crate::rules::Rules;
+use crate::service_id::ServiceId;
 use crate::shared_names;
 
 /// Keys and rules of all access files.
@@ -31,7 +32,7 @@ pub struct Policy {
     pub issuers: Vec<IssuerSettings>,
     /// Client certificates of all files, whose authorities are not read yet.
     pub client_certificates: Vec<ClientCertificates>,
-    /// Limits of all clients; the first that name a client are its own.
+    /// Limits of all clients, in the order of the files.
     pub limits: Vec<ClientLimits>,
 }
 
@@ -78,6 +79,9 @@ pub enum Problem {
     /// Limits that name no client, or name one by an invalid pattern.
     #[error("limits name clients by 1 to 253 characters, with `*` only at the end")]
     LimitClients,
+    /// Limits of single services that set a weight.
+    #[error("a weight is for all services: set it in an entry without `services`")]
+    ServiceWeight,
     /// More limits than each request can be compared with.
     #[error("more than {} limits", crate::limits::MAX_LIMITS)]
     TooManyLimits,
@@ -109,8 +113,8 @@ impl Policy {
             for (at, one) in content.limits.iter().enumerate() {
                 if limits.len() + at >= MAX_LIMITS {
                     report(format!("limits[{at}]"), Problem::TooManyLimits);
-                } else if !one.has_valid_clients() {
-                    report(format!("limits[{at}].clients"), Problem::LimitClients);
+                } else if let Err((field, problem)) = check_limits(one) {
+                    report(format!("limits[{at}].{field}"), problem);
                 }
             }
             for (at, entry) in content.client_certificates.iter().enumerate() {
@@ -135,10 +139,16 @@ impl Policy {
         Ok(Self { keys, rules: Rules::new(rules), issuers, client_certificates: certificates, limits })
     }
 
-    /// Returns the limits of a client; `None` for a client that no limits name.
+    /// Returns the limits of a client for all services together; `None` for a client that no such limits name.
     #[must_use]
     pub fn limits_of(&self, client: &str) -> Option<&ClientLimits> {
-        self.limits.iter().find(|limits| limits.names(client))
+        self.limits.iter().find(|limits| !limits.is_per_service() && limits.names(client))
+    }
+
+    /// Returns the limits of a client that count requests to this service by themselves; `None` if there are none.
+    #[must_use]
+    pub fn limits_at(&self, client: &str, service: ServiceId<'_>) -> Option<&ClientLimits> {
+        self.limits.iter().find(|limits| limits.covers(service) && limits.names(client))
     }
 
     /// Iterates over the clients that keys and rules name; a name may occur more than once.
@@ -164,6 +174,20 @@ fn add(keys: &mut Keys, names: &mut Names, written: &WrittenKey) -> Result<(), (
     };
     let caller = Caller::named(name(&written.client), written.roles.iter().map(&mut name).collect(), scopes);
     if keys.add(id, digest, expires, caller) { Ok(()) } else { Err(("id", Problem::DuplicateId)) }
+}
+
+/// Checks the limits of one entry. The error has the path of the field within the entry.
+fn check_limits(limits: &ClientLimits) -> Result<(), (String, Problem)> {
+    if !limits.has_valid_clients() {
+        return Err(("clients".to_owned(), Problem::LimitClients));
+    }
+    if let Some(at) = limits.invalid_service() {
+        return Err((format!("services[{at}]"), RuleError::Service.into()));
+    }
+    match limits.weight {
+        Some(_) if limits.is_per_service() => Err(("weight".to_owned(), Problem::ServiceWeight)),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns a time in seconds since 1970; a time before that counts as 0.

@@ -6,10 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::operation::{Operation, Operations};
 use crate::pattern;
-use crate::service_id::ServiceId;
-
-/// Pattern that matches every service.
-const EVERY_SERVICE: &str = "*";
+use crate::service_id::{EVERY_SERVICE, ServiceId};
 
 /// Most rules of an annotation. Each request to the service may compare with all of them, in a gateway that other
 /// services share.
@@ -117,12 +114,7 @@ impl Rule {
 
     /// Returns true if the rule is about this service, for a rule of an access file.
     pub(crate) fn covers(&self, service: ServiceId<'_>) -> bool {
-        self.services.iter().any(|pattern| match pattern.split_once('/') {
-            Some((namespace, name)) => {
-                pattern::matches(namespace, service.namespace) && pattern::matches(name, service.name)
-            }
-            None => pattern == EVERY_SERVICE,
-        })
+        self.services.iter().any(|pattern| service.matches(pattern))
     }
 
     /// Returns true if the rule is about all services, those that do not exist yet included.
@@ -151,7 +143,8 @@ pub(crate) fn below(path: &str, field: &str) -> String {
     if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") }
 }
 
-fn is_service_pattern(text: &str) -> bool {
+/// Returns true for a pattern of services that a rule or a limit may have.
+pub(crate) fn is_service_pattern(text: &str) -> bool {
     match text.split_once('/') {
         Some((namespace, name)) => pattern::is_valid(namespace) && pattern::is_valid(name) && !name.contains('/'),
         None => text == EVERY_SERVICE,

@@ -7,10 +7,12 @@
 //! The check follows routing by the head, and precedes the body and everything that wakes a service. A call whose body
 //! names its model is authenticated before the body is read. A gateway without access control checks nothing.
 
+mod account;
 mod audit;
 mod credentials;
 mod gateway_count;
 mod guard;
+mod in_flight;
 mod operation;
 mod rates;
 mod request_shares;
@@ -29,6 +31,8 @@ use audit::Audit;
 use credentials::AuthError;
 use gateway_count::GatewayCount;
 pub(crate) use guard::{Choice, Guard, Opened};
+use in_flight::InFlight;
+pub(crate) use in_flight::Slots;
 use rates::Rates;
 pub(crate) use request_shares::RequestShares;
 
@@ -41,6 +45,7 @@ pub struct AccessControl {
     fingerprints: Fingerprints,
     rates: Rates,
     gateways: GatewayCount,
+    in_flight: InFlight,
     failed_reloads: AtomicU64,
     anonymous: Arc<Caller>,
     pub(crate) audit: Audit,
@@ -57,6 +62,7 @@ impl AccessControl {
             fingerprints: Fingerprints::default(),
             rates: Rates::default(),
             gateways: GatewayCount::default(),
+            in_flight: InFlight::default(),
             failed_reloads: AtomicU64::new(0),
             anonymous: Arc::new(Caller::anonymous()),
             audit: Audit::default(),

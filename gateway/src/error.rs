@@ -228,6 +228,8 @@ pub(crate) enum ClientLimit {
     Bytes,
     /// The client's number of services that wait for their first replica.
     WakeUps,
+    /// The client's requests in flight.
+    Concurrency,
 }
 
 impl ClientLimit {
@@ -235,6 +237,7 @@ impl ClientLimit {
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::Rate => "the client has used up its limit requestsPerMinute",
+            Self::Concurrency => "the client has as many requests in flight as its limit concurrency allows",
             Self::QueueShare => "the queue is full, and the client has more than its share of it",
             Self::Connections => "the client has its share of the gateway's connections",
             Self::OpenRequests => "the client has its share of the gateway's open requests",

@@ -31,6 +31,15 @@ impl Tunnel {
         Self(Arc::new(Mutex::new(Some(handler))))
     }
 
+    /// Returns a tunnel with the same handler, which keeps a value until the handler has ended.
+    #[must_use]
+    pub fn holding(self, held: impl Send + 'static) -> Self {
+        Self::new(move |connection| async move {
+            self.run(connection).await;
+            drop(held);
+        })
+    }
+
     /// Runs the handler, unless it has already run.
     pub(crate) async fn run(self, connection: Box<dyn Duplex>) {
         let handler = self.0.lock().take();

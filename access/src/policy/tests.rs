@@ -1,4 +1,4 @@
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 
 use super::*;
 use crate::issuer::IssuerKind;
@@ -96,5 +96,34 @@ fn wrong_limits_are_reported_and_the_first_that_name_a_client_count() {
     let errors = of(vec![limits(&[], 1), limits(&["*a"], 1)]).unwrap_err();
     let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(fields, ["limits[0].clients", "limits[1].clients"]);
+    let of_services = |services: &[&str], weight| ClientLimits {
+        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        ..limits(&["a"], weight)
+    };
+    let errors = of(vec![of_services(&["n/*", "digits"], 0), of_services(&["*"], 1)]).unwrap_err();
+    let found: Vec<_> = errors.iter().map(|error| (error.field.as_str(), error.problem)).collect();
+    let expected =
+        [("limits[0].services[1]", Problem::Rule(RuleError::Service)), ("limits[1].weight", Problem::ServiceWeight)];
+    assert_eq!(found, expected);
     assert_eq!(of(vec![limits(&["a"], 1); 257]).unwrap_err()[0].problem, Problem::TooManyLimits);
+}
+
+#[test]
+fn limits_of_single_services_and_of_all_together_apply_side_by_side() {
+    let limits = |services: &[&str], concurrency| ClientLimits {
+        clients: vec!["a*".to_owned()],
+        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        concurrency: NonZeroU32::new(concurrency),
+        ..ClientLimits::default()
+    };
+    let all = vec![limits(&["shop/fraud"], 1), limits(&[], 2), limits(&["shop/*", "x/y"], 3), limits(&[], 4)];
+    let policy = Policy::of(&[AccessDocument { limits: all, ..AccessDocument::default() }]).unwrap();
+    let concurrency = |limits: Option<&ClientLimits>| limits.and_then(|limits| limits.concurrency).map(NonZeroU32::get);
+    assert_eq!(concurrency(policy.limits_of("a1")), Some(2));
+    let at = |namespace, name| concurrency(policy.limits_at("a1", ServiceId { namespace, name }));
+    assert_eq!(
+        [at("shop", "fraud"), at("shop", "other"), at("x", "y"), at("x", "z")],
+        [Some(1), Some(3), Some(3), None]
+    );
+    assert_eq!(policy.limits_at("b", ServiceId { namespace: "shop", name: "fraud" }), None);
 }

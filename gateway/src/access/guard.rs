@@ -2,17 +2,18 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use weir_access::{Caller, ClientLimits, KeyError, Operation, Policy, ServiceId, Verdict};
+use weir_access::{Caller, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
 use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError, Credential};
-use super::{AccessControl, RequestShares, operation};
+use super::{AccessControl, RequestShares, Slots, account, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::headers;
@@ -34,7 +35,12 @@ struct Check<'a> {
     from: Option<IpAddr>,
     /// The client that is charged for the request.
     share: ClientShare,
+    /// The request's part of the client's requests in flight, once it is allowed.
+    slots: OnceLock<Slots>,
 }
+
+/// Time after which a client with too many requests in flight may try again. Requests end all the time.
+const CONCURRENCY_RETRY: Duration = Duration::from_secs(1);
 
 /// Sender of a request.
 enum Sender {
@@ -78,7 +84,7 @@ impl<'a> Guard<'a> {
             Sender::Gateway => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
-        Self { check: Some(Check { control, policy, sender, from, share }), shares }
+        Self { check: Some(Check { control, policy, sender, from, share, slots: OnceLock::new() }), shares }
     }
 
     /// Returns the share of a request's client, which this gateway has authenticated, or the one that handed the request
@@ -120,7 +126,7 @@ impl<'a> Guard<'a> {
             check.may(route, Operation::Pin, |_| false)?;
         }
         self.shares.take()?;
-        check.spend()
+        check.spend(route)
     }
 
     /// Returns the client whose shares of the gateway's limits the request takes; `None` without access control and for
@@ -129,9 +135,11 @@ impl<'a> Guard<'a> {
         self.shares.client()
     }
 
-    /// Returns the request's part of the open requests of all clients.
-    pub(crate) fn into_unit(self) -> Option<HeldUnit> {
-        self.shares.into_unit()
+    /// Returns the request's part of the client's requests in flight, if these are limited, and of the open requests of all
+    /// clients. The response holds them until it has ended.
+    pub(crate) fn into_held(self) -> (Option<Slots>, Option<HeldUnit>) {
+        let slots = self.check.and_then(|check| check.slots.into_inner());
+        (slots.filter(|slots| !slots.is_empty()), self.shares.into_unit())
     }
 
     /// Checks that the sender may do this operation at a service.
@@ -228,19 +236,26 @@ impl Check<'_> {
         matches!(&self.sender, Sender::Client(Ok(caller)) if caller.client().is_none())
     }
 
-    /// Counts a request that the rules allow against the rate of its client.
-    fn spend(&self) -> Result<(), GatewayError> {
+    /// Counts a request that the rules allow against the limits of its client.
+    fn spend(&self, route: &Route) -> Result<(), GatewayError> {
         let Sender::Client(Ok(caller)) = &self.sender else {
             return Ok(());
         };
         let Some(client) = caller.client() else {
             return Ok(());
         };
-        let Some(rate) = self.policy.limits_of(client).and_then(ClientLimits::rate) else {
+        let limits = account::limits_of(&self.policy, client, &route.service);
+        if limits.is_empty() {
             return Ok(());
-        };
-        let taken = self.control.rates.take(client, rate.divided(self.control.gateways.get()), now());
-        taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })
+        }
+        let full = GatewayError::OverLimit { limit: ClientLimit::Concurrency, after: CONCURRENCY_RETRY };
+        let gateways = self.control.gateways.get();
+        let slots = self.control.in_flight.begin(&limits, gateways).ok_or(full)?;
+        let taken = self.control.rates.take(&limits, gateways, now());
+        taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })?;
+        // A request is checked once, so that nothing is set yet.
+        let _ = self.slots.set(slots);
+        Ok(())
     }
 
     fn may(

@@ -11,6 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use weir_serve::byte_budget::BudgetPermit;
 
+use crate::access::Slots;
+
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
     /// Made by the gateway.
@@ -30,6 +32,8 @@ pub(crate) enum DownstreamBody {
     },
     /// Relayed from a replica or another gateway.
     Relayed(UnsyncBoxBody<Bytes, io::Error>),
+    /// The response to a client whose requests in flight are limited. The request counts until the body is dropped.
+    Counted { body: Box<Self>, _slots: Slots },
 }
 
 impl DownstreamBody {
@@ -39,6 +43,11 @@ impl DownstreamBody {
 
     pub(crate) fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
         Self::Local { data: Some(data), trailers: Some(trailers) }
+    }
+
+    /// Returns the body of a request that counts as in flight until its response has ended.
+    pub(crate) fn counted(self, slots: Slots) -> Self {
+        Self::Counted { body: Box::new(self), _slots: slots }
     }
 }
 
@@ -73,6 +82,7 @@ impl Body for DownstreamBody {
                 Poll::Ready(frame)
             }
             Self::Relayed(body) => Pin::new(body).poll_frame(context),
+            Self::Counted { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
 
@@ -84,6 +94,7 @@ impl Body for DownstreamBody {
                 frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream())
             }
             Self::Relayed(body) => body.is_end_stream(),
+            Self::Counted { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -102,6 +113,7 @@ impl Body for DownstreamBody {
                 }
             }
             Self::Relayed(body) => body.size_hint(),
+            Self::Counted { body, .. } => body.size_hint(),
         }
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use weir_serve::{AfterBody, EarlyResponse, HeldUnit, PlaceHandle, Stream, Traffic, end_connection, leave_out_body};
+use weir_serve::{
+    AfterBody, EarlyResponse, HeldUnit, PlaceHandle, Stream, Traffic, Tunnel, end_connection, leave_out_body,
+};
 
 use super::request_checks;
-use crate::access::{Guard, RequestShares};
+use crate::access::{Guard, RequestShares, Slots};
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
@@ -66,7 +68,7 @@ pub(super) async fn respond(
         guard.record(&error);
         codec::error(form, &error)
     });
-    let unit = guard.into_unit();
+    let (slots, unit) = guard.into_held();
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }
@@ -75,6 +77,9 @@ pub(super) async fn respond(
         None => AfterBody::Reusable,
     };
     response.headers_mut().insert(headers::REQUEST_ID, id);
+    if let Some(slots) = slots {
+        response = counted(response, slots);
+    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return (response, unit);
     }
@@ -88,4 +93,15 @@ pub(super) async fn respond(
         peer.traffic.retire();
     }
     (response, unit)
+}
+
+/// Returns the response of a request that counts as in flight until its body or its tunnel has ended.
+fn counted(mut response: Response<DownstreamBody>, slots: Slots) -> Response<DownstreamBody> {
+    match response.extensions_mut().remove::<Tunnel>() {
+        Some(tunnel) => {
+            response.extensions_mut().insert(tunnel.holding(slots));
+            response
+        }
+        None => response.map(|body| body.counted(slots)),
+    }
 }

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod client_shares;
+mod concurrency;
 mod matrix;
 mod peers;
 mod shares;
