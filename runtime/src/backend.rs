@@ -77,6 +77,11 @@ pub trait Model: Send + Sync {
         WarmUp::Needless
     }
 
+    /// Returns the bytes of the model's weights, over all devices and copies; `None` if they are unknown.
+    fn weight_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the reason why the model is served with less than its configuration allows, for the repository index;
     /// `None` if it is served in full.
     fn limitation(&self) -> Option<&str> {
@@ -181,6 +186,12 @@ pub trait Instance: Send {
         Ok(None)
     }
 
+    /// Returns the memory of the largest run before [`Instance::finish_warm_up`]; `None` if none ran or the backend does
+    /// not count it.
+    fn run_memory(&self) -> Option<RunMemory> {
+        None
+    }
+
     /// Frees the memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 
@@ -213,6 +224,15 @@ pub enum Overlap {
     /// Two batches: while the output of the first is returned, the inputs of the second are copied to the device, which
     /// starts the second batch without waiting for this process.
     OneAhead,
+}
+
+/// Memory of a run on its device, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunMemory {
+    /// The most that the run allocated at once, including its outputs but not its inputs.
+    pub workspace: u64,
+    /// Size of the inputs.
+    pub inputs: u64,
 }
 
 /// A batch whose run has started.

@@ -10,6 +10,7 @@ mod ahead;
 mod context;
 mod inline;
 mod instance;
+mod memory;
 mod observer;
 mod runner;
 mod warmup;
@@ -36,6 +37,7 @@ use crate::off_reactor::off_reactor;
 use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
+pub use memory::ModelMemory;
 pub(crate) use warmup::{Sample, WarmUpPlan};
 pub(crate) use watch::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
@@ -66,6 +68,7 @@ pub(crate) struct Engine {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The instances by number; `None` for those bound to their thread.
     instances: Vec<Option<inline::SharedRunner>>,
+    memory: ModelMemory,
 }
 
 /// Size in bytes of scores that are searched for the best classes off the reactor. If a request wants many classes, the
@@ -139,6 +142,7 @@ impl Engine {
             statistics,
             threads: Mutex::new(Vec::new()),
             instances: Vec::new(),
+            memory: ModelMemory { weights: model.weight_bytes(), ..ModelMemory::default() },
         };
         match engine.start_instances(model, &devices, &warm_up) {
             Ok(()) => Ok(engine),
@@ -170,7 +174,10 @@ impl Engine {
             };
             let started = context.start(Arc::clone(model), Arc::clone(&warm_up))?;
             self.threads.lock().push(started.thread);
-            self.instances.push(started.shared);
+            self.instances.push(started.ready.shared);
+            if let Some(memory) = started.ready.memory {
+                self.memory.add(memory, started.ready.overlap);
+            }
         }
         Ok(())
     }
@@ -283,6 +290,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn watch(&self) -> &Arc<EngineWatch> {
         &self.watch
+    }
+
+    /// Memory of the weights, and of the runs before readiness.
+    #[must_use]
+    pub(crate) fn memory(&self) -> ModelMemory {
+        self.memory
     }
 
     /// Predicted queue wait of a request that arrives now, from the measured batch times.

@@ -20,7 +20,7 @@ use crate::backend::{
     Backend, Device, LoadError, Model, ModelCode, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures, WarmUpSample,
 };
 use crate::config::{ModelConfig, Warmup};
-use crate::engine::{BatchLimit, Engine, EngineSpec, Sample, WarmUpPlan};
+use crate::engine::{BatchLimit, Engine, EngineSpec, ModelMemory, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::model_file::{self, torchserve};
@@ -127,6 +127,7 @@ impl Launcher {
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
+        log_memory(source, engine.memory());
         self.batch_monitor.add(engine.watch());
         Ok(LoadedModel {
             _share: self.capacity.share(engine.capacity()),
@@ -281,6 +282,20 @@ fn check_code(backend: &dyn Backend, source: &ModelSource) -> Result<(), LoadErr
             model_file::sentence(&source.path, &reason)
         ))),
     }
+}
+
+/// Logs the memory of a version that is ready, in bytes.
+fn log_memory(source: &VersionSource, memory: ModelMemory) {
+    let ModelMemory { weights, workspace, inputs } = memory;
+    tracing::info!(
+        model = source.name,
+        version = source.version,
+        weights,
+        workspace,
+        inputs,
+        "memory in bytes: the weights, the most that runs of the largest batch measured allocate at once, and the \
+         inputs of the batches in flight"
+    );
 }
 
 /// Returns the paths of the operator libraries. The configuration has checked that they are inside the model's

@@ -44,6 +44,7 @@ pub use repository::check_models;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::batch::OutputSlice;
+    pub use crate::engine::ModelMemory;
     pub use crate::error::ServeError;
     pub use crate::interface::Interface;
     pub use crate::job::Job;

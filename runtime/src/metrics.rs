@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 
+use crate::engine::ModelMemory;
 use crate::statistics::Snapshot;
 
 pub(crate) use gpus::GpuMeter;
@@ -62,6 +63,8 @@ pub struct ModelSample {
     pub running_batch: Duration,
     /// Age at which a batch counts as stuck; zero if there is no limit.
     pub batch_limit: Duration,
+    /// Memory of the model by its parts.
+    pub memory: ModelMemory,
 }
 
 /// A memory pool in bytes.
@@ -89,6 +92,8 @@ pub struct GpuSample {
     pub power_limit: Option<f64>,
     /// Energy since the driver was loaded, in joules.
     pub energy: Option<f64>,
+    /// Memory that the backend's allocator holds for this process, and the part of it in use by tensors, in bytes.
+    pub allocator: Option<Pool>,
 }
 
 /// The optional metrics to print: Triton's `--metrics-config`, `--allow-cpu-metrics` and `--allow-gpu-metrics`.

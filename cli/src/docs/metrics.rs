@@ -16,7 +16,9 @@ use weir_controller_kubernetes::WebhookMetrics;
 use weir_gateway::{AccessControl, Gateway, Options, Scope};
 use weir_model_cache::CacheMetrics;
 use weir_ops::registry::{self, Registry};
-use weir_runtime::internals::{self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics};
+use weir_runtime::internals::{
+    self as runtime, GpuSample, ModelMemory, ModelSample, Pool, Reason, Refusal, Sources, Statistics,
+};
 
 use super::check;
 use crate::up;
@@ -73,6 +75,8 @@ if there is a GPU. `nv_inference_first_response_histogram_ms` appears with `--me
 histogram_latencies=true`.
 
 Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, or the word for the error.
+Values of `part`: `weights` on all devices, `workspace` for the runs of all instances at once, and `inputs` of the batches in flight. The last two are those of the
+largest batch that ran before readiness; parts that the backend does not count are left out.
 
 "
         .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
@@ -169,6 +173,7 @@ impl Sources for Everything {
             load: Duration::ZERO,
             running_batch: Duration::ZERO,
             batch_limit: Duration::ZERO,
+            memory: ModelMemory { weights: Some(0), workspace: Some(0), inputs: Some(0) },
         }]
     }
 
@@ -180,6 +185,7 @@ impl Sources for Everything {
             power: Some(0.0),
             power_limit: Some(0.0),
             energy: Some(0.0),
+            allocator: Some(Pool::default()),
         }]
     }
 }

@@ -46,6 +46,7 @@ impl Sources for ServerSources {
                 load: version.served.load,
                 running_batch: watch.age(now()),
                 batch_limit: batch_limit.unwrap_or_default(),
+                memory: version.served.engine.memory(),
             }
         };
         self.server.serving().into_iter().map(sample).collect()

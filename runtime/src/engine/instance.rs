@@ -12,15 +12,24 @@ use super::inline::SharedRunner;
 use super::runner::Runner;
 use super::warmup::{WarmUpPlan, warm_up};
 use super::{JobResult, ahead};
-use crate::backend::{Affinity, Device, LoadError, Model, Overlap, STACK_OF_MODELS};
+use crate::backend::{Affinity, Device, LoadError, Model, Overlap, RunMemory, STACK_OF_MODELS};
 use crate::job::Job;
 use crate::panic_text::panic_text;
 
 /// The thread of a warm instance.
 pub(super) struct StartedInstance {
     pub(super) thread: JoinHandle<()>,
+    pub(super) ready: ReadyInstance,
+}
+
+/// An instance that is warm, with what its warm-up has shown.
+pub(super) struct ReadyInstance {
     /// The instance, if other threads may run it too.
     pub(super) shared: Option<SharedRunner>,
+    /// Memory of the largest run of the warm-up; `None` if it was not counted.
+    pub(super) memory: Option<RunMemory>,
+    /// Number of batches that the instance holds at a time.
+    pub(super) overlap: Overlap,
 }
 
 impl InstanceContext {
@@ -35,7 +44,7 @@ impl InstanceContext {
             .spawn(move || self.run(model.as_ref(), &plan, &ready))
             .map_err(|error| LoadError::Device(format!("cannot start a thread: {error}")))?;
         match wait.recv() {
-            Ok(Ok(shared)) => Ok(StartedInstance { thread, shared }),
+            Ok(Ok(ready)) => Ok(StartedInstance { thread, ready }),
             Ok(Err(error)) => {
                 let _ = thread.join();
                 Err(error)
@@ -47,15 +56,15 @@ impl InstanceContext {
         }
     }
 
-    fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Result<Option<SharedRunner>, LoadError>>) {
+    fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Result<ReadyInstance, LoadError>>) {
         let made = model.instance(self.device).and_then(|mut instance| {
-            warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
+            let memory = warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
             instance.finish_warm_up();
-            Ok(instance)
+            Ok((instance, memory))
         });
         // `start` waits for exactly this message.
-        let instance = match made {
-            Ok(instance) => instance,
+        let (instance, memory) = match made {
+            Ok(made) => made,
             Err(error) => {
                 let _ = ready.send(Err(error));
                 return;
@@ -71,7 +80,7 @@ impl InstanceContext {
         let context = Arc::new(self);
         let runner = Arc::new(Mutex::new(Runner { context: Arc::clone(&context), instance }));
         let shared = (affinity == Affinity::None).then(|| Arc::clone(&runner));
-        let _ = ready.send(Ok(shared));
+        let _ = ready.send(Ok(ReadyInstance { shared, memory, overlap }));
         match overlap {
             Overlap::None => serve(&runner, worker, context.device),
             Overlap::OneAhead => ahead::serve(&runner, &context, worker),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_batcher::Batcher;
 
 use super::JobResult;
-use crate::backend::{Instance, LoadError, Overlap, Timing, WarmUp, WarmUpInput};
+use crate::backend::{Instance, LoadError, Overlap, RunMemory, Timing, WarmUp, WarmUpInput};
 use crate::interface::Interface;
 use crate::job::Job;
 
@@ -49,13 +49,13 @@ const LONG: Duration = Duration::from_millis(2);
 /// once they no longer fit the cache, and larger sizes are slower still.
 const HOPELESS: f64 = 1.25;
 
-/// Runs the plan on a new instance.
+/// Runs the plan on a new instance. Returns the memory of the largest run, if it was counted.
 pub(super) fn warm_up(
     plan: &WarmUpPlan,
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) -> Result<(), LoadError> {
+) -> Result<Option<RunMemory>, LoadError> {
     for sample in &plan.samples {
         for _ in 0..sample.count.max(1) {
             run(interface, instance, &sample.job)
@@ -63,28 +63,36 @@ pub(super) fn warm_up(
         }
     }
     match &plan.sizes {
-        WarmUp::On(inputs) => warm_up_on_copy((plan.budget, inputs), interface, instance, batcher),
-        WarmUp::Needless => {}
+        WarmUp::On(inputs) => Ok(warm_up_on_copy((plan.budget, inputs), interface, instance, batcher)),
+        WarmUp::Needless => Ok(instance.run_memory()),
     }
-    Ok(())
 }
 
 /// Measures the sizes without changing the instance. So the first client meets the state in which the model was saved,
-/// or in which the configuration's samples left it.
+/// or in which the configuration's samples left it. Returns the memory of the largest run.
 fn warm_up_on_copy(
     on: (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) {
+) -> Option<RunMemory> {
     match instance.warm_up_copy() {
-        Ok(None) => measure_sizes(on, interface, instance, batcher),
-        Ok(Some(mut copy)) => measure_sizes(on, interface, copy.as_mut(), batcher),
-        Err(error) => tracing::warn!(
-            model = interface.model,
-            %error,
-            "skipping warm-up: runs change the model's state, and there is no room for a copy of it"
-        ),
+        Ok(None) => {
+            measure_sizes(on, interface, instance, batcher);
+            instance.run_memory()
+        }
+        Ok(Some(mut copy)) => {
+            measure_sizes(on, interface, copy.as_mut(), batcher);
+            copy.run_memory()
+        }
+        Err(error) => {
+            tracing::warn!(
+                model = interface.model,
+                %error,
+                "skipping warm-up: runs change the model's state, and there is no room for a copy of it"
+            );
+            instance.run_memory()
+        }
     }
 }
 

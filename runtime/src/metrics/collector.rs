@@ -169,6 +169,11 @@ fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<
         counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
     });
     print.counter("weir_runtime_refused", "Requests refused before they were queued, by cause", refusals)?;
+    let memory = models.iter().flat_map(|model| {
+        let parts = model.sample.memory.parts().into_iter();
+        parts.filter_map(|(part, bytes)| Some((model.with("part", part), bytes? as f64)))
+    });
+    print.gauge("weir_runtime_model_memory_bytes", "Memory of the model, by part", memory)?;
     let busy = models.iter().flat_map(|model| {
         let instances = model.sample.snapshot.busy.iter().enumerate();
         instances.map(|(index, busy)| (model.with("instance", &index.to_string()), busy.as_secs_f64()))

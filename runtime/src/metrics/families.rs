@@ -103,8 +103,8 @@ pub(super) const GAUGES: [Gauge; 5] = [
     },
 ];
 
-/// Triton's gauges per GPU.
-pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
+/// Triton's gauges per GPU, and Weir's own.
+pub(super) const GPU_GAUGES: [GpuGauge; 7] = [
     GpuGauge {
         name: "nv_gpu_utilization",
         help: "Share of time in which the GPU was busy, 0 to 1",
@@ -119,6 +119,16 @@ pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
         name: "nv_gpu_memory_used_bytes",
         help: "Memory of the GPU in use",
         value: |gpu| Some(gpu.memory?.used as f64),
+    },
+    GpuGauge {
+        name: "weir_runtime_gpu_reserved_bytes",
+        help: "Memory of the GPU that libtorch's allocator holds for this process",
+        value: |gpu| Some(gpu.allocator?.total as f64),
+    },
+    GpuGauge {
+        name: "weir_runtime_gpu_allocated_bytes",
+        help: "Memory of the GPU in use by tensors of this process",
+        value: |gpu| Some(gpu.allocator?.used as f64),
     },
     GpuGauge { name: "nv_gpu_power_usage", help: "Power draw of the GPU in watts", value: |gpu| gpu.power },
     GpuGauge { name: "nv_gpu_power_limit", help: "Power limit of the GPU in watts", value: |gpu| gpu.power_limit },

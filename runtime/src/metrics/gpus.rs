@@ -67,6 +67,7 @@ mod tests {
             power: None,
             power_limit: None,
             energy: None,
+            allocator: None,
         };
         gpus.iter().map(sample).collect()
     }

@@ -33,6 +33,7 @@ impl Sources for Fixture {
             load: Duration::from_secs(2),
             running_batch: Duration::from_millis(2500),
             batch_limit: Duration::from_secs(60),
+            memory: ModelMemory { weights: Some(100), workspace: Some(20), inputs: None },
         }]
     }
 
@@ -49,6 +50,7 @@ fn gpu() -> GpuSample {
         power: None,
         power_limit: Some(300.0),
         energy: Some(7.0),
+        allocator: Some(Pool { total: 50, used: 5 }),
     }
 }
 

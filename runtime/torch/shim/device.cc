@@ -29,6 +29,15 @@ WeirStatus weir_cuda_empty_cache(char** error) {
   });
 }
 
+WeirStatus weir_cuda_memory(int32_t device, uint64_t* reserved, uint64_t* allocated, char** error) {
+  return weir::guarded(error, [&] {
+    auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    *reserved = static_cast<uint64_t>(stats.reserved_bytes[all].current);
+    *allocated = static_cast<uint64_t>(stats.allocated_bytes[all].current);
+  });
+}
+
 WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error) {
   return weir::guarded(error, [&] {
     at::globalContext().lazyInitDevice(at::kCUDA);

@@ -224,6 +224,9 @@ void weir_set_cudnn(int32_t enabled);
 WeirStatus weir_cuda_devices(int32_t* count, char** error);
 // Returns memory cached by the device and page-locked allocators to the driver. Waits for queued work.
 WeirStatus weir_cuda_empty_cache(char** error);
+// Returns the bytes of a device that the allocator holds for this process, and those of them in use by tensors. Fails
+// before the first use of the device. May be called from any thread.
+WeirStatus weir_cuda_memory(int32_t device, uint64_t* reserved, uint64_t* allocated, char** error);
 
 // State of a GPU, as its driver reports it. A negative number means that the driver does not report the value.
 struct WeirGpu {

@@ -9,7 +9,7 @@ use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput};
 
 use crate::infer::{self, Inferred, independence};
-use crate::instance::{Plan, TorchInstance};
+use crate::instance::{CountedMemory, Plan, TorchInstance};
 use crate::peak_memory::PeakMemory;
 use crate::remark::Remark;
 use crate::runner::Runner;
@@ -268,6 +268,7 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
         plan: Arc::clone(plan),
         runner: runner.clone(),
         peak_memory: PeakMemory::default(),
+        counted: CountedMemory::default(),
         trim: TrimWhenDropped::default(),
     }
 }

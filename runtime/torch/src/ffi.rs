@@ -281,6 +281,12 @@ unsafe extern "C" {
     pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_gpu_read(index: i32, gpu: *mut RawGpu) -> i32;
     pub(crate) fn weir_cuda_empty_cache(error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_cuda_memory(
+        device: i32,
+        reserved: *mut u64,
+        allocated: *mut u64,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_stream_new(device: i32, stream: *mut *mut RawStream, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_wait(stream: *const RawStream, event: *const RawEvent, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_synchronize(stream: *const RawStream, error: *mut *mut c_char) -> i32;

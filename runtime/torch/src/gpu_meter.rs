@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use weir_runtime::app::{GpuSample, Pool};
 
 use crate::ffi::{self, RawGpu};
+use crate::process;
 
 /// Reads the state of the given CUDA devices, as numbered by [`find_gpus`](crate::find_gpus). Devices without data are
 /// left out. Without NVML (`libnvidia-ml.so.1`) the result is empty.
@@ -24,7 +25,8 @@ fn read(gpu: usize) -> Option<GpuSample> {
     if is_told == 0 {
         return None;
     }
-    sample(&raw)
+    let sample = sample(&raw)?;
+    Some(GpuSample { allocator: process::cuda_memory(gpu).ok(), ..sample })
 }
 
 /// Converts a raw state, in which negative numbers mean unknown; `None` without the GPU's UUID.
@@ -39,6 +41,7 @@ fn sample(raw: &RawGpu) -> Option<GpuSample> {
         power: told(raw.power),
         power_limit: told(raw.power_limit),
         energy: told(raw.energy),
+        allocator: None,
     })
 }
 
@@ -59,6 +62,7 @@ mod tests {
             power: None,
             power_limit: None,
             energy: Some(0.0),
+            allocator: None,
         };
         assert_eq!(sample(&raw), Some(expected));
     }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Batch, BatchOutput, Column, Instance, LoadError, ModelError, Overlap, Pending, ShapeTolerance, Signature,
-    Started, TensorConfig, Timing,
+    Affinity, Batch, BatchOutput, Column, Instance, LoadError, ModelError, Overlap, Pending, RunMemory, ShapeTolerance,
+    Signature, Started, TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
 use crate::element;
 use crate::gather;
+use crate::module::Metering;
 use crate::outputs::{self, OutputBinding};
 use crate::peak_memory::PeakMemory;
 use crate::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
@@ -32,7 +33,31 @@ pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     pub(crate) runner: Runner,
     pub(crate) peak_memory: PeakMemory,
+    pub(crate) counted: CountedMemory,
     pub(crate) trim: TrimWhenDropped,
+}
+
+/// The memory of the largest run, which is counted until the end of the warm-up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedMemory {
+    metering: Metering,
+    most: RunMemory,
+}
+
+impl Default for CountedMemory {
+    /// Returns the state before the warm-up, in which runs are counted.
+    fn default() -> Self {
+        Self { metering: Metering::On, most: RunMemory::default() }
+    }
+}
+
+impl CountedMemory {
+    fn record(&mut self, inputs: usize, workspace: u64) {
+        if self.metering == Metering::On {
+            self.most.inputs = self.most.inputs.max(inputs as u64);
+            self.most.workspace = self.most.workspace.max(workspace);
+        }
+    }
 }
 
 impl Drop for TorchInstance {
@@ -75,23 +100,35 @@ impl Instance for TorchInstance {
                 plan: Arc::clone(&self.plan),
                 runner,
                 peak_memory: PeakMemory::default(),
+                counted: CountedMemory::default(),
                 trim: TrimWhenDropped::default(),
             })
         }))
     }
 
+    fn run_memory(&self) -> Option<RunMemory> {
+        Some(self.counted.most).filter(|most| most.workspace > 0)
+    }
+
     fn finish_warm_up(&mut self) {
+        self.counted.metering = Metering::Off;
         startup::release_memory();
+        match &self.runner.placement {
+            Placement::Processor => {}
+            Placement::Cuda(gpu) => gpu.release_warm_up(self.runner.module.device()),
+        }
     }
 
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         let inputs = &self.plan.signature.inputs;
         let columns: Vec<Option<&Column>> =
             inputs.iter().map(|input| batch.columns.iter().find(|column| *column.name == *input.name)).collect();
-        match self.runner.start(&self.plan.binding, &columns)? {
+        let (run, workspace) = self.runner.start(&self.plan.binding, &columns, self.counted.metering)?;
+        let inputs = columns.iter().flatten().map(|column| gather::bytes(column)).sum();
+        self.counted.record(inputs, workspace);
+        match run {
             StartedRun::Done(run_outputs, timing) => {
-                let bytes = columns.iter().flatten().map(|column| gather::bytes(column));
-                if self.peak_memory.record(bytes.sum(), timing.infer) {
+                if self.peak_memory.record(inputs, timing.infer) {
                     startup::trim_heap();
                 }
                 let answer = self.plan.answer(&run_outputs, batch.rows, timing);

@@ -10,7 +10,7 @@ use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::examine::{self, Verdict, Verdicts};
 use crate::file;
-use crate::instance::{Plan, TorchInstance};
+use crate::instance::{CountedMemory, Plan, TorchInstance};
 use crate::peak_memory::PeakMemory;
 use crate::runner::Runner;
 use crate::sandbox::{self, Sandbox};
@@ -150,6 +150,10 @@ impl Model for TorchModel {
         }
     }
 
+    fn weight_bytes(&self) -> Option<u64> {
+        self.weights.bytes()
+    }
+
     fn limitation(&self) -> Option<&str> {
         self.limitation.as_deref()
     }
@@ -159,6 +163,7 @@ impl Model for TorchModel {
             plan: Arc::clone(&self.plan),
             runner: plan::runner(&self.settings, self.weights.for_instance(device)?, device)?,
             peak_memory: PeakMemory::default(),
+            counted: CountedMemory::default(),
             trim: TrimWhenDropped::default(),
         }))
     }

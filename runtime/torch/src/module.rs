@@ -258,6 +258,11 @@ impl Module {
         }
     }
 
+    /// Returns the device that the module was loaded onto.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
     /// Returns the bytes of the module's parameters, buffers and constants on its CUDA device; 0 on the CPU.
     pub(crate) fn device_bytes(&self) -> u64 {
         match &self.code {

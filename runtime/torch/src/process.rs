@@ -10,6 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use weir_runtime::app::Pool;
 use weir_runtime::backend::Device;
 
 use crate::fault::{self, Fault};
@@ -128,6 +129,20 @@ pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
     // SAFETY: `error` is valid for writes.
     let status = unsafe { ffi::weir_cuda_empty_cache(&mut error) };
     Fault::check(status, error)
+}
+
+/// Returns the memory of a CUDA device that libtorch's allocator holds for this process, and the part of it in use by
+/// tensors, in bytes.
+///
+/// # Errors
+/// If no model has used the device yet.
+pub(crate) fn cuda_memory(device: usize) -> Result<Pool, Fault> {
+    let index = i32::try_from(device).unwrap_or(i32::MAX);
+    let (mut pool, mut error) = (Pool::default(), ptr::null_mut());
+    // SAFETY: all three results are valid for writes.
+    let status = unsafe { ffi::weir_cuda_memory(index, &mut pool.total, &mut pool.used, &mut error) };
+    Fault::check(status, error)?;
+    Ok(pool)
 }
 
 /// Applies a setting, unless a model has applied it before.

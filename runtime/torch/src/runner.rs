@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
-use weir_runtime::backend::{Column, ModelError, Timing};
+use weir_runtime::backend::{Column, Device, ModelError, Timing};
 
 use crate::binding::{self, Binding};
 use crate::cuda_streams::CudaStreams;
@@ -111,41 +111,59 @@ impl Runner {
         binding: &Binding,
         columns: &[Option<&Column>],
     ) -> Result<(Vec<RunOutput>, Timing), ModelError> {
-        match self.start(binding, columns)? {
+        match self.start(binding, columns, Metering::Off)?.0 {
             StartedRun::Done(outputs, timing) => Ok((outputs, timing)),
             StartedRun::Queued(call) => call.finish(),
         }
     }
 
-    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device.
-    pub(crate) fn start(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
+    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. Also returns the most bytes that the run
+    /// allocated at once on its device, without its inputs; 0 if they were not counted.
+    pub(crate) fn start(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        metering: Metering,
+    ) -> Result<(StartedRun, u64), ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
         match &self.placement {
-            Placement::Processor => self.run_on_cpu(binding, columns),
-            Placement::Cuda(gpu) => self.queue(gpu, binding, columns).map(StartedRun::Queued),
+            Placement::Processor => self.run_on_cpu(binding, columns, metering),
+            Placement::Cuda(gpu) => self.queue(gpu, binding, columns, metering),
         }
     }
 
-    fn run_on_cpu(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<StartedRun, ModelError> {
+    fn run_on_cpu(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        metering: Metering,
+    ) -> Result<(StartedRun, u64), ModelError> {
         if let Some(session) = self.module.session() {
-            return onnx::run(session, binding, columns).map(|(outputs, timing)| StartedRun::Done(outputs, timing));
+            return onnx::run(session, binding, columns)
+                .map(|(outputs, timing)| (StartedRun::Done(outputs, timing), 0));
         }
         let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
         let values = self.values(binding, columns)?;
         timing.input = stopwatch.lap();
-        let run = self.module.run(&values, self.options, Metering::Off, None).map_err(Fault::of_run)?;
+        let run = self.module.run(&values, self.options, metering, None).map_err(Fault::of_run)?;
         timing.infer = stopwatch.lap();
         let outputs = convert_outputs(run.outputs, run.paths);
-        Ok(StartedRun::Done(outputs, timing))
+        Ok((StartedRun::Done(outputs, timing), run.peak))
     }
 
-    fn queue(&self, gpu: &Gpu, binding: &Binding, columns: &[Option<&Column>]) -> Result<QueuedRun, ModelError> {
+    fn queue(
+        &self,
+        gpu: &Gpu,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        metering: Metering,
+    ) -> Result<(StartedRun, u64), ModelError> {
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
         let inputs = inputs.sum::<usize>() as u64;
         gpu.admit(inputs)?;
         let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
         let paths = Cell::default();
-        let (metering, stream) = (gpu.metering(), Some(gpu.streams.compute()));
+        let (metering, stream) = (gpu.metering(metering), Some(gpu.streams.compute()));
         let upload = || {
             let mut stopwatch = Stopwatch::start();
             let values = self.values(binding, columns);
@@ -159,7 +177,8 @@ impl Runner {
             Ok(run.outputs)
         })?;
         gpu.record(inputs, peak.get())?;
-        Ok(QueuedRun { batch, paths: paths.take(), gpu: gpu.clone(), input: input.get() })
+        let run = QueuedRun { batch, paths: paths.take(), gpu: gpu.clone(), input: input.get() };
+        Ok((StartedRun::Queued(run), peak.get()))
     }
 
     fn values(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<Values, ModelError> {
@@ -211,12 +230,33 @@ impl Runner {
 }
 
 impl Gpu {
+    /// Returns the device memory that only the warm-up needed to the driver. The allocator keeps the blocks of every batch
+    /// size of the warm-up, which together take about twice the memory of the largest one. Later runs allocate what they
+    /// need.
+    pub(crate) fn release_warm_up(&self, device: Device) {
+        let Device::Cuda(index) = device else { return };
+        let before = process::cuda_memory(index).unwrap_or_default();
+        if let Err(fault) = self.streams.reclaim() {
+            tracing::warn!(%fault, "cannot free the GPU memory of the warm-up");
+            return;
+        }
+        let after = process::cuda_memory(index).unwrap_or_default();
+        tracing::info!(
+            gpu = index,
+            reserved_bytes = after.total,
+            allocated_bytes = after.used,
+            returned_bytes = before.total.saturating_sub(after.total),
+            "returned the GPU memory that only the warm-up needed"
+        );
+    }
+
     fn admit(&self, inputs: u64) -> Result<(), ModelError> {
         self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
     }
 
-    fn metering(&self) -> Metering {
-        self.cap.as_ref().map_or(Metering::Off, |_| Metering::On)
+    /// Returns if a run is metered: always with a memory limit, otherwise as `wanted`.
+    fn metering(&self, wanted: Metering) -> Metering {
+        self.cap.as_ref().map_or(wanted, |_| Metering::On)
     }
 
     fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {

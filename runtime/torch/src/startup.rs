@@ -29,7 +29,19 @@ pub(crate) fn release_memory() {
             tracing::debug!("the kernel keeps the pages of libtorch's start in memory");
         }
     }
-    trim_heap();
+    trim_own_heap();
+}
+
+/// Size of a block that is large enough for the C library to look at the end of the heap when the block is freed.
+const LOOK_AT_END: usize = 128 << 10;
+
+/// Trims like [`trim_heap`], and also returns the free memory at the end of the calling thread's heap, of which the C
+/// library otherwise keeps up to [`TRIM_THRESHOLD`] bytes.
+fn trim_own_heap() {
+    let trim = TrimWhenDropped::default();
+    trim.begin();
+    // SAFETY: the block is freed once, and nothing uses it.
+    unsafe { libc::free(std::hint::black_box(libc::malloc(LOOK_AT_END))) };
 }
 
 /// Number of models and instances that are being dropped. The lock also orders the settings of the C library's heap.
@@ -165,6 +177,24 @@ mod tests {
         drop(trim);
         let returned = full.saturating_sub(resident_bytes());
         assert!(returned > 80 << 20, "{returned}");
+    }
+
+    #[test]
+    fn a_thread_returns_what_it_has_freed_at_the_end_of_its_heap() {
+        set_trim_threshold(TRIM_THRESHOLD);
+        let returned = thread::spawn(|| {
+            let blocks = allocate();
+            for block in blocks {
+                // SAFETY: each block was allocated above, and is freed once.
+                unsafe { libc::free(block as *mut libc::c_void) };
+            }
+            trim_heap();
+            let kept = resident_bytes();
+            trim_own_heap();
+            kept.saturating_sub(resident_bytes())
+        });
+        let returned = returned.join().unwrap();
+        assert!(returned > 40 << 20, "{returned}");
     }
 
     fn mapping(permissions: &str, path: &str, own: usize) -> String {

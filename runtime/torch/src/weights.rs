@@ -32,6 +32,8 @@ pub(crate) struct Weights {
     /// Identity of the file when it was first loaded.
     stamp: FileStamp,
     sharing: Sharing,
+    /// Bytes of all copies on all devices; `None` if they are unknown.
+    bytes: Option<u64>,
     by_device: Mutex<HashMap<Device, OnDevice>>,
 }
 
@@ -89,6 +91,7 @@ impl Weights {
             intra_op_threads: settings.intra_op_threads,
             stamp: FileStamp::of(&source.path).map_err(unreadable)?,
             sharing: Sharing::Device,
+            bytes: Some(0),
             by_device: Mutex::default(),
         };
         let mut by_device = HashMap::new();
@@ -98,6 +101,8 @@ impl Weights {
             weights.sharing = Sharing::of(module.self_writes(), settings.weight_sharing);
             let copies = weights.sharing.modules(instances) as u64;
             let taken = module.device_bytes().saturating_mul(copies);
+            let bytes = module.bytes().ok().map(|bytes| bytes.saturating_mul(copies));
+            weights.bytes = weights.bytes.zip(bytes).map(|(sum, bytes)| sum.saturating_add(bytes));
             let cap = weights.cap(device, settings.memory_limit, taken, instances)?;
             let on = OnDevice { module: Some(Arc::new(module)), cap };
             by_device.insert(device, on);
@@ -105,6 +110,11 @@ impl Weights {
         weights.announce(source, settings, &by_device);
         weights.by_device = Mutex::new(by_device);
         Ok(weights)
+    }
+
+    /// Returns the bytes of the weights, over all devices and copies; `None` if they are unknown.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.bytes
     }
 
     /// Returns the module on a device before instances are created.

@@ -173,3 +173,28 @@ fn a_model_keeps_within_its_memory_limit() {
     }
     assert!(instance.run(&sum_of(1.0, 1000)).is_ok());
 }
+
+#[test]
+fn memory_is_counted_and_that_of_the_warm_up_returned() {
+    let Some(device @ Device::Cuda(index)) = gpu("memory_is_counted_and_that_of_the_warm_up_returned") else {
+        return;
+    };
+    let model = load(&on(device, bare("mlp")));
+    assert!(model.weight_bytes().unwrap() > 0);
+    let mut instance = made(&on(device, add_sub()));
+    instance.run(&sum_of(1.0, ELEMENTS)).unwrap();
+    let run = instance.run_memory().unwrap();
+    let both = 2 * 4 * ELEMENTS as u64;
+    assert_eq!(run.inputs, both);
+    assert!((both..2 * both).contains(&run.workspace), "both outputs: {run:?}");
+    let reserved = || read_gpus(&[index])[0].allocator.unwrap().total;
+    let before = reserved();
+    instance.finish_warm_up();
+    assert!(reserved() < before, "{} of {before} bytes remain", reserved());
+    let sums = run_sum(instance.as_mut());
+    assert!(sums.iter().all(|sum| *sum == 6.0));
+}
+
+fn run_sum(instance: &mut dyn Instance) -> Vec<f32> {
+    as_floats(&instance.run(&sum_of(3.0, ELEMENTS)).unwrap().outputs[0])
+}

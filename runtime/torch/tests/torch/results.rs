@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weir_protocol::DataType;
-use weir_runtime::backend::{Device, ModelError};
+use weir_runtime::backend::{Device, Instance, ModelError};
 
 use crate::fixture::*;
 
@@ -329,4 +329,28 @@ fn a_batch_of_no_elements_runs() {
     let mut instance = instance(&configured("identity", 4, vec![t("x")], vec![t("y")]));
     let outputs = run(&mut *instance, vec![whole("x", DataType::Fp32, &[1, 0], Bytes::new())]);
     assert_eq!(outputs.unwrap()[0].shape().dims(), [1, 0]);
+}
+
+#[test]
+fn memory_is_counted_until_the_warm_up_ends() {
+    let t = |name: &str| tensor(name, DataType::Fp32, &[1000]);
+    let source = configured("add_sub", 8, vec![t("a"), t("b")], vec![t("s"), t("d")]);
+    let model = load(&source);
+    assert_eq!(load(&bare("mlp")).weight_bytes(), Some(4 * (16 * 32 + 32 + 32 * 4 + 4)));
+    let mut instance = model.instance(Device::Cpu).unwrap();
+    assert_eq!(instance.run_memory(), None);
+    let run_rows = |instance: &mut dyn Instance, rows: i64| {
+        let data = floats(&vec![1.0; rows as usize * 1000]);
+        let column = |name| whole(name, DataType::Fp32, &[rows, 1000], data.clone());
+        run(instance, vec![column("a"), column("b")]).unwrap();
+    };
+    for rows in [1, 8, 2] {
+        run_rows(instance.as_mut(), rows);
+    }
+    let largest = instance.run_memory().unwrap();
+    assert_eq!(largest.inputs, 2 * 8 * 4000);
+    assert!((64_000..70_000).contains(&largest.workspace), "{largest:?} with both outputs");
+    instance.finish_warm_up();
+    run_rows(instance.as_mut(), 16);
+    assert_eq!(instance.run_memory(), Some(largest));
 }
