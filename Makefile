@@ -83,7 +83,7 @@ lint: prerequisites libtorch tools ## Check format, clippy, unused dependencies,
 
 generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, crds/yaml/, charts/weir/crds/ and images/Dockerfile.
 	$(PYTHON) -B images/build.py --dockerfile
-	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
+	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples) | test(the_requests_in_the_file)'
 	cp crds/yaml/*.yaml charts/weir/crds/
 
 fuzz: prerequisites tools ## Run each fuzz target for ten minutes.

@@ -71,7 +71,15 @@ weir() {
     tests/kubernetes/foreign/load.sh
     $exec .venv/bin/python tests/kubernetes/foreign.py
     $exec .venv/bin/python tests/kubernetes/storage.py
-    passed=$((passed + 5))
+    access
+    tests/kubernetes/gpu/load.sh
+    $exec .venv/bin/python tests/kubernetes/gpu.py
+    passed=$((passed + 7))
+}
+
+access() { # Runs the tests of access control with the program `weir` of the images.
+    local built=${PROFILE:-release}
+    WEIR=$PWD/target/${built/#dev/debug}/weir $exec .venv/bin/python tests/kubernetes/access.py
 }
 
 short() { # Installs Weir on a new cluster, and walks the short way through it.

@@ -67,15 +67,16 @@ class Traffic:
     """Sends requests in the background, one after the other for each client. It counts the answers by revision and
     records failures. `check` fails for a wrong answer."""
 
-    def __init__(self, url, body=INPUT, check=is_seven, clients=1):
+    def __init__(self, url, body=INPUT, check=is_seven, clients=1, headers={}):
         self.url, self.body, self.check, self.revisions, self.failures = url, body, check, Counter(), []
+        self.headers = headers
         self.ended = threading.Event()
         self.threads = [threading.Thread(target=self.run, daemon=True) for _ in range(clients)]
 
     def run(self):
         while not self.ended.is_set():
             try:
-                revision, answer = post(self.url, self.body)
+                revision, answer = post(self.url, self.body, self.headers)
                 self.revisions[revision] += 1
                 self.check(answer)
             except (Failure, ValueError) as error:

@@ -1,5 +1,10 @@
-//! Every operation, by every way to address a service, over every protocol, with every kind of key.
+//! Every operation, by every way to address a service, over every protocol, with every kind of key and token.
 
+mod exported;
+
+use serde_json::json;
+
+use super::tokens::{self, Signer};
 use super::*;
 use crate::client::{connect, read};
 
@@ -24,7 +29,7 @@ enum Address {
     PinHeader,
 }
 
-/// Key of a request.
+/// Key or token of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Credential {
     None,
@@ -37,6 +42,20 @@ enum Credential {
     /// A key of that client which is limited to one operation.
     Scoped(Operation),
     /// The key of a client that may do everything at another service.
+    OfOther,
+    Token(Claims),
+}
+
+/// Content of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claims {
+    /// The client may do everything at the service.
+    Right,
+    Expired,
+    WrongAudience,
+    /// Another issuer has signed the token.
+    Forged,
+    /// The client may do everything at another service.
     OfOther,
 }
 
@@ -54,7 +73,7 @@ const ADDRESSES: [Address; 7] = [
 
 const OPERATIONS: [Operation; 3] = [Operation::Infer, Operation::Metadata, Operation::Control];
 
-const CREDENTIALS: [Credential; 11] = [
+const CREDENTIALS: [Credential; 16] = [
     Credential::None,
     Credential::Bad,
     Credential::WrongSecret,
@@ -66,10 +85,16 @@ const CREDENTIALS: [Credential; 11] = [
     Credential::Scoped(Operation::Control),
     Credential::Scoped(Operation::Pin),
     Credential::OfOther,
+    Credential::Token(Claims::Right),
+    Credential::Token(Claims::Expired),
+    Credential::Token(Claims::WrongAudience),
+    Credential::Token(Claims::Forged),
+    Credential::Token(Claims::OfOther),
 ];
 
 impl Credential {
-    fn text(self) -> Option<String> {
+    /// Returns the key or token; `signer` is the issuer of tokens.
+    fn text(self, signer: &Signer) -> Option<String> {
         match self {
             Self::None => None,
             Self::Bad => Some("weir_0".to_owned()),
@@ -79,6 +104,7 @@ impl Credential {
             Self::Right => Some(key(1).text),
             Self::Scoped(operation) => Some(key(scoped(operation)).text),
             Self::OfOther => Some(key(4).text),
+            Self::Token(claims) => Some(claims.token(signer)),
         }
     }
 
@@ -86,10 +112,24 @@ impl Credential {
     fn expected(self, needed: &BTreeSet<&'static str>) -> u16 {
         match self {
             Self::None | Self::Bad | Self::WrongSecret | Self::Expired | Self::Revoked => 401,
-            Self::Right => 200,
+            Self::Token(Claims::Expired | Claims::WrongAudience | Claims::Forged) => 401,
+            Self::Right | Self::Token(Claims::Right) => 200,
             Self::Scoped(operation) if needed.iter().all(|label| *label == operation.label()) => 200,
-            Self::Scoped(_) | Self::OfOther => 403,
+            Self::Scoped(_) | Self::OfOther | Self::Token(Claims::OfOther) => 403,
         }
+    }
+}
+
+impl Claims {
+    fn token(self, signer: &Signer) -> String {
+        let (name, value) = match self {
+            Self::Right | Self::Forged => ("sub", json!("right")),
+            Self::Expired => ("exp", json!(1)),
+            Self::WrongAudience => ("aud", json!("other")),
+            Self::OfOther => ("sub", json!("other")),
+        };
+        let claims = tokens::with_claim(name, value);
+        if self == Self::Forged { Signer::new("k1").token(&claims) } else { signer.token(&claims) }
     }
 }
 
@@ -103,8 +143,19 @@ fn matrix_policy() -> Policy {
     for operation in Operation::ALL {
         keys.push(WrittenKey { scopes: vec![operation], ..written(scoped(operation), "right") });
     }
-    let all = &Operation::ALL[..];
-    policy(keys, vec![rule("right", &["default/digits"], all), rule("other", &["default/other"], all)])
+    let rules = [("right", "default/digits"), ("other", "default/other")].into_iter().flat_map(|(client, service)| {
+        // The prefix of the issuer is part of the names of its clients.
+        [client.to_owned(), format!("sso:{client}")].map(|name| rule(&name, &[service], &Operation::ALL))
+    });
+    policy(keys, rules.collect())
+}
+
+/// Starts a gateway with the keys, rules and issuer of the matrix, and the server of the issuer's key set.
+async fn guarded() -> (Guarded, Signer, TestReplica) {
+    let signer = Signer::new("k1");
+    let keys = signer.serve().await;
+    let guarded = Guarded::new(Scope::Local, matrix_policy()).await.trusting(&tokens::issuer(&keys));
+    (guarded, signer, keys)
 }
 
 /// A cell of the matrix without its key.
@@ -160,7 +211,8 @@ impl Cell {
         }
     }
 
-    fn request(self, credential: Credential) -> Request<Full<Bytes>> {
+    /// Returns the request with a key or token.
+    fn request(self, text: Option<&str>) -> Request<Full<Bytes>> {
         let (host, path) = self.host_and_path();
         let is_read = self.operation == Operation::Metadata && matches!(self.wire, Wire::Http1 | Wire::Http2);
         let request = Request::builder().method(if is_read { "GET" } else { "POST" });
@@ -178,7 +230,7 @@ impl Cell {
             }
             Address::Host | Address::Path | Address::ModelName | Address::OpenAiModel | Address::TagHost => {}
         }
-        if let Some(text) = credential.text() {
+        if let Some(text) = text {
             request = request.header("authorization", format!("Bearer {text}"));
         }
         request.body(Full::new(self.body())).unwrap()
@@ -193,8 +245,8 @@ impl Cell {
     }
 
     /// Sends the request, and returns its HTTP status, or the HTTP status like its gRPC status, and its message.
-    async fn sent(self, world: &World, credential: Credential) -> (u16, String) {
-        let request = self.request(credential);
+    async fn sent(self, world: &World, text: Option<&str>) -> (u16, String) {
+        let request = self.request(text);
         let response = match self.wire {
             Wire::Http1 => connect(world.address()).await.send_request(request).await,
             Wire::Http2 | Wire::Grpc | Wire::GrpcStream => {
@@ -230,36 +282,38 @@ fn cells(service: &'static str) -> impl Iterator<Item = Cell> {
 /// as a request to a service that does not exist.
 #[tokio::test]
 async fn every_key_opens_what_it_should_and_nothing_else() {
-    let guarded = Guarded::new(Scope::Local, matrix_policy()).await;
+    let (guarded, signer, _keys) = guarded().await;
     let mut count = 0;
     for (cell, missing) in cells("digits").zip(cells("absent")) {
         for credential in CREDENTIALS {
             let before = guarded.replica.requests();
-            let found = cell.sent(&guarded.world, credential).await;
+            let text = credential.text(&signer);
+            let found = cell.sent(&guarded.world, text.as_deref()).await;
             let expected = credential.expected(&cell.needed());
             assert_eq!(found.0, expected, "{cell:?} {credential:?}: {}", found.1);
             // A request whose pooled connection was stale is sent again.
             let is_seen = guarded.replica.requests() > before;
             assert_eq!(is_seen, expected == 200, "{cell:?} {credential:?}");
             if expected != 200 {
-                assert_eq!(missing.sent(&guarded.world, credential).await, found, "{missing:?} {credential:?}");
+                let missed = missing.sent(&guarded.world, text.as_deref()).await;
+                assert_eq!(missed, found, "{missing:?} {credential:?}");
             }
             count += 1;
         }
     }
-    assert!(count > 400, "{count}");
+    assert!(count > 600, "{count}");
 }
 
 /// At the host of a service that the client may not use, calls that are about no service get the answer of any host.
 #[tokio::test]
 async fn a_host_shows_nothing_by_calls_that_are_about_no_service() {
-    let guarded = Guarded::new(Scope::Local, matrix_policy()).await;
+    let (guarded, signer, _keys) = guarded().await;
     for path in ["/", "/v2", "/v2/health/ready", "/v2/models", "/v1/models", "/v2/logging", "/v1/completions", "/x"] {
         for credential in [Credential::None, Credential::Bad, Credential::OfOther] {
             let mut answers = Vec::new();
             for host in ["digits.default", "absent.default"] {
                 let mut request = Request::get(path).header("host", host);
-                if let Some(text) = credential.text() {
+                if let Some(text) = credential.text(&signer) {
                     request = request.header("x-api-key", text);
                 }
                 let answer = once(guarded.world.address(), request.body(Full::default()).unwrap()).await;
@@ -278,6 +332,6 @@ async fn who_may_use_all_services_learns_which_do_not_exist() {
     let guarded = Guarded::new(Scope::Local, policy(vec![written(1, "right")], vec![all])).await;
     // A control call to no service is one that needs a service.
     for missing in cells("absent").filter(|cell| cell.operation != Operation::Control) {
-        assert_eq!(missing.sent(&guarded.world, Credential::Right).await.0, 404, "{missing:?}");
+        assert_eq!(missing.sent(&guarded.world, Some(&key(1).text)).await.0, 404, "{missing:?}");
     }
 }

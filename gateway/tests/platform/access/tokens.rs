@@ -13,25 +13,25 @@ use super::*;
 const LATER: u64 = 4_102_444_800;
 
 /// A signing key of the issuer, with its name.
-struct Signer {
+pub(super) struct Signer {
     id: &'static str,
     key: Ed25519KeyPair,
 }
 
 impl Signer {
-    fn new(id: &'static str) -> Self {
+    pub(super) fn new(id: &'static str) -> Self {
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         Self { id, key: Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap() }
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(super) fn token(&self, claims: &Value) -> String {
         let encoded = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", encoded(&json!({ "alg": "EdDSA", "kid": self.id })), encoded(claims));
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(self.key.sign(signed.as_bytes())))
     }
 
     /// Starts a server of a key set with this key alone.
-    async fn serve(&self) -> TestReplica {
+    pub(super) async fn serve(&self) -> TestReplica {
         let x = URL_SAFE_NO_PAD.encode(self.key.public_key());
         let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": x }] }).to_string();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", keys.len());
@@ -39,7 +39,7 @@ impl Signer {
     }
 }
 
-fn issuer(keys: &TestReplica) -> IssuerSettings {
+pub(super) fn issuer(keys: &TestReplica) -> IssuerSettings {
     IssuerSettings {
         issuer: Some("https://issuer.example.com".to_owned()),
         audiences: vec!["weir".to_owned()],
@@ -54,7 +54,7 @@ fn claims() -> Value {
     json!({ "iss": "https://issuer.example.com", "aud": "weir", "sub": "ada", "exp": LATER, "groups": ["ml"] })
 }
 
-fn with_claim(name: &str, value: Value) -> Value {
+pub(super) fn with_claim(name: &str, value: Value) -> Value {
     let mut claims = claims();
     claims[name] = value;
     claims
@@ -64,7 +64,12 @@ impl Guarded {
     /// Starts a gateway that fetches the keys of its issuers. The role `ml` may use all services.
     async fn with_issuer(issuer: &IssuerSettings) -> Self {
         let role = Rule { roles: vec!["ml".to_owned()], services: vec!["*".to_owned()], ..Rule::default() };
-        let guarded = Self::new(Scope::Local, policy(vec![written(1, "a")], vec![role])).await;
+        Self::new(Scope::Local, policy(vec![written(1, "a")], vec![role])).await.trusting(issuer)
+    }
+
+    /// Lets the gateway accept the tokens of an issuer.
+    pub(super) fn trusting(self, issuer: &IssuerSettings) -> Self {
+        let guarded = self;
         guarded.access.trust(std::slice::from_ref(issuer)).unwrap();
         let access = Arc::clone(&guarded.access);
         tokio::spawn(async move { access.fetch_keys().await });
