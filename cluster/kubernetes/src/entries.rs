@@ -30,9 +30,9 @@ const ATTEMPTS: u32 = 32;
 /// Kind of an object with entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataKind {
-    /// A Secret, which only few may read.
+    /// A Secret, for content that only few may read.
     Secret,
-    /// A ConfigMap.
+    /// A ConfigMap, for content that is no secret.
     ConfigMap,
 }
 
