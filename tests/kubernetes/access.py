@@ -388,7 +388,7 @@ def access_is_switched_off():
         helm("upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", *values, "--wait")
     post(INFER.format("second", "second"), ROW)
     kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
-    kubectl("delete", "secret", "weir-access", "-n", "weir-system")
+    kubectl("delete", "secret", "weir-access", "-n", "weir-system", "--ignore-not-found")
     kubectl("delete", "serviceaccount", "right", "other")
 
 
