@@ -24,10 +24,8 @@ impl Rates {
     /// # Errors
     /// The time after which the first empty bucket would accept a request.
     pub(super) fn take(&self, limits: &AccountLimits<'_>, gateways: NonZeroU32, now: Instant) -> Result<(), Duration> {
-        let limited: SmallVec<[(&Account, Rate); 2]> = limits
-            .iter()
-            .filter_map(|(account, limits)| Some((account, limits.rate()?.divided(gateways))))
-            .collect();
+        let limited: SmallVec<[(&Account, Rate); 2]> =
+            limits.iter().filter_map(|(account, limits)| Some((account, limits.rate()?.divided(gateways)))).collect();
         if limited.is_empty() {
             return Ok(());
         }
