@@ -111,8 +111,12 @@ impl Credential {
     /// Returns the status over HTTP of a request that needs these operations; 200 stands for all that pass the check.
     fn expected(self, needed: &BTreeSet<&'static str>) -> u16 {
         match self {
-            Self::None | Self::Bad | Self::WrongSecret | Self::Expired | Self::Revoked => 401,
-            Self::Token(Claims::Expired | Claims::WrongAudience | Claims::Forged) => 401,
+            Self::None
+            | Self::Bad
+            | Self::WrongSecret
+            | Self::Expired
+            | Self::Revoked
+            | Self::Token(Claims::Expired | Claims::WrongAudience | Claims::Forged) => 401,
             Self::Right | Self::Token(Claims::Right) => 200,
             Self::Scoped(operation) if needed.iter().all(|label| *label == operation.label()) => 200,
             Self::Scoped(_) | Self::OfOther | Self::Token(Claims::OfOther) => 403,
