@@ -357,7 +357,7 @@ mod tests {
         let (file, ca) = (folder.path().join("access.yaml"), folder.path().join("ca.pem"));
         let entry = format!("clientCertificates:\n- caFile: {}\n  clientPrefix: 'ca:'\n", ca.display());
         fs::write(&file, entry).unwrap();
-        let error = |files: &[PathBuf]| content(files).err().unwrap().remove(0);
+        let error = |files: &[PathBuf]| content(files, &[]).err().unwrap().remove(0);
         let missing = error(std::slice::from_ref(&file));
         assert!(missing.contains("ca.pem (clientCertificates): No such file"), "{missing}");
         fs::write(&ca, "none").unwrap();

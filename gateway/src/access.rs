@@ -31,8 +31,8 @@ use audit::Audit;
 use credentials::AuthError;
 use gateway_count::GatewayCount;
 pub(crate) use guard::{Choice, Guard, Opened};
+pub(crate) use in_flight::HeldSlots;
 use in_flight::InFlight;
-pub(crate) use in_flight::Slots;
 use rates::Rates;
 pub(crate) use request_shares::RequestShares;
 

@@ -13,7 +13,7 @@ use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError, Credential};
-use super::{AccessControl, RequestShares, Slots, account, operation};
+use super::{AccessControl, HeldSlots, RequestShares, account, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::headers;
@@ -36,7 +36,7 @@ struct Check<'a> {
     /// The client that is charged for the request.
     share: ClientShare,
     /// The request's part of the client's requests in flight, once it is allowed.
-    slots: OnceLock<Slots>,
+    slots: OnceLock<HeldSlots>,
 }
 
 /// Time after which a client with too many requests in flight may try again. Requests end all the time.
@@ -137,7 +137,7 @@ impl<'a> Guard<'a> {
 
     /// Returns the request's part of the client's requests in flight, if these are limited, and of the open requests of all
     /// clients. The response holds them until it has ended.
-    pub(crate) fn into_held(self) -> (Option<Slots>, Option<HeldUnit>) {
+    pub(crate) fn into_held(self) -> (Option<HeldSlots>, Option<HeldUnit>) {
         let slots = self.check.and_then(|check| check.slots.into_inner());
         (slots.filter(|slots| !slots.is_empty()), self.shares.into_unit())
     }

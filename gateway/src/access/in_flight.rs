@@ -17,7 +17,7 @@ pub(super) struct InFlight(Arc<Mutex<HashMap<Account, u32>>>);
 /// The part of one request in the numbers of requests in flight, which ends when it is dropped: with the response, with
 /// the connection of a WebSocket, or when the client goes away before.
 #[derive(Debug)]
-pub(crate) struct Slots(SmallVec<[Slot; 2]>);
+pub(crate) struct HeldSlots(SmallVec<[Slot; 2]>);
 
 #[derive(Debug)]
 struct Slot {
@@ -29,11 +29,11 @@ impl InFlight {
     /// Counts a request for each account with a limit; `None` if one of them has as many already, and then none counts.
     /// This gateway has its part of each limit, of which `gateways` have the others. A limit that was lowered ends no
     /// request.
-    pub(super) fn begin(&self, limits: &AccountLimits<'_>, gateways: NonZeroU32) -> Option<Slots> {
+    pub(super) fn begin(&self, limits: &AccountLimits<'_>, gateways: NonZeroU32) -> Option<HeldSlots> {
         let limited = limits.iter().filter_map(|(account, limits)| Some((account, limits.concurrency?)));
         let limited = limited.map(|(account, limit)| (account, part_of_count(limit, gateways)));
         let slots: Option<_> = limited.map(|(account, limit)| self.count(account, limit)).collect();
-        slots.map(Slots)
+        slots.map(HeldSlots)
     }
 
     fn count(&self, account: &Account, limit: NonZeroU32) -> Option<Slot> {
@@ -55,7 +55,7 @@ impl InFlight {
     }
 }
 
-impl Slots {
+impl HeldSlots {
     /// Returns true if no limit counts the request.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use weir_serve::byte_budget::BudgetPermit;
 
-use crate::access::Slots;
+use crate::access::HeldSlots;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
@@ -33,7 +33,7 @@ pub(crate) enum DownstreamBody {
     /// Relayed from a replica or another gateway.
     Relayed(UnsyncBoxBody<Bytes, io::Error>),
     /// The response to a client whose requests in flight are limited. The request counts until the body is dropped.
-    Counted { body: Box<Self>, _slots: Slots },
+    Counted { body: Box<Self>, _slots: HeldSlots },
 }
 
 impl DownstreamBody {
@@ -46,7 +46,7 @@ impl DownstreamBody {
     }
 
     /// Returns the body of a request that counts as in flight until its response has ended.
-    pub(crate) fn counted(self, slots: Slots) -> Self {
+    pub(crate) fn counted(self, slots: HeldSlots) -> Self {
         Self::Counted { body: Box::new(self), _slots: slots }
     }
 }

@@ -10,7 +10,7 @@ use weir_serve::{
 };
 
 use super::request_checks;
-use crate::access::{Guard, RequestShares, Slots};
+use crate::access::{Guard, HeldSlots, RequestShares};
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
@@ -96,7 +96,7 @@ pub(super) async fn respond(
 }
 
 /// Returns the response of a request that counts as in flight until its body or its tunnel has ended.
-fn counted(mut response: Response<DownstreamBody>, slots: Slots) -> Response<DownstreamBody> {
+fn counted(mut response: Response<DownstreamBody>, slots: HeldSlots) -> Response<DownstreamBody> {
     match response.extensions_mut().remove::<Tunnel>() {
         Some(tunnel) => {
             response.extensions_mut().insert(tunnel.holding(slots));
