@@ -41,7 +41,7 @@ pub struct AccessControl {
     policy: ArcSwap<Policy>,
     issuers: Issuers,
     authorities: ArcSwap<Authorities>,
-    /// Fingerprints of API keys. Those of tokens are the issuers' own.
+    /// Fingerprints of API keys; the issuers have those of tokens.
     fingerprints: Fingerprints,
     rates: Rates,
     gateways: GatewayCount,

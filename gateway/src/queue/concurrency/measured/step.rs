@@ -2,7 +2,7 @@
 
 /// Factors of the steps. The last one finds the best limit within a tenth.
 const FACTORS: [f64; 4] = [2.0, std::f64::consts::SQRT_2, 1.19, 1.09];
-/// Index of 1.19.
+/// Index of the factor 1.19.
 const SLIGHT: usize = 2;
 
 /// One step of the search.
