@@ -66,22 +66,17 @@ impl Proxy {
     ) -> Result<Response<DownstreamBody>, GatewayError> {
         let &Inbound { protocol, arrived, guard } = inbound;
         let mode = BufferMode::of(protocol, parts.uri.path());
-        let end = BodyEnd::of(parts.version);
         let (routed, buffered) = match self.route(protocol, parts, guard)? {
             Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
             Lookup::Alive => return Ok(self.alive()),
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
-                let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let limits = self.limits(inbound, end, deadline, BufferNeed::ModelName);
-                let buffered = receive(body, mode, &limits).await?;
+                let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::ModelName).await?;
                 let routed = self.route_message(parts, field, &CheckedBody { buffered: &buffered, guard })?;
                 (routed, Some(buffered))
             }
             Lookup::ByBody => {
-                let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let limits = self.limits(inbound, end, deadline, BufferNeed::Nothing);
-                let buffered = receive(body, mode, &limits).await?;
+                let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::Nothing).await?;
                 let routed = self.route_body(parts, &CheckedBody { buffered: &buffered, guard })?;
                 (routed, Some(buffered))
             }
@@ -97,7 +92,7 @@ impl Proxy {
         let mut buffered = match buffered {
             Some(buffered) => buffered,
             None => {
-                let limits = self.limits(inbound, end, deadline, BufferNeed::Nothing);
+                let limits = self.limits(inbound, BodyEnd::of(parts.version), deadline, BufferNeed::Nothing);
                 receive(body, mode, &limits).await?
             }
         };
@@ -180,6 +175,19 @@ impl Proxy {
             return codec::http::error(Code::Unavailable, "the gateway shuts down");
         }
         codec::http::json(rest::alive())
+    }
+
+    /// Buffers the body of a request whose head does not name the model.
+    async fn receive_unrouted(
+        &self,
+        inbound: &Inbound<'_>,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+        need: BufferNeed,
+    ) -> Result<BufferedBody, GatewayError> {
+        let deadline = Deadline::requested(&parts.headers, inbound.arrived)?;
+        let limits = self.limits(inbound, BodyEnd::of(parts.version), deadline, need);
+        receive(body, BufferMode::of(inbound.protocol, parts.uri.path()), &limits).await
     }
 
     fn limits(&self, inbound: &Inbound<'_>, end: BodyEnd, deadline: Deadline, need: BufferNeed) -> BufferLimits<'_> {
