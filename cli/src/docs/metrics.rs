@@ -64,8 +64,15 @@ of this process. Values of `outcome`: `allowed`, `refused`, and `error` if the r
 ",
     );
     page.push_str(&table(&cache_metrics()?));
-    page.push_str(
-        &"
+    page.push_str(&runtime_section());
+    page.push_str(&table(&runtime_metrics()?));
+    check("docs/metrics.md", &page);
+    Ok(())
+}
+
+/// Returns the text above the metrics of `weir-runtime`.
+fn runtime_section() -> String {
+    "
 ## `weir-runtime`
 
 `/metrics` on port 8002 (`--metrics-port`). Names beginning `nv_` are Triton's, with its labels and meaning.
@@ -80,11 +87,7 @@ largest batch that ran before readiness; parts that the backend does not count a
 
 "
         .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
-        .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label))),
-    );
-    page.push_str(&table(&runtime_metrics()?));
-    check("docs/metrics.md", &page);
-    Ok(())
+        .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label)))
 }
 
 /// Returns every metric of `weir up` as `/metrics` prints it, for one revision.
