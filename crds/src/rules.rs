@@ -136,7 +136,7 @@ fn component() -> Vec<Value> {
         rule("!has(self.minReplicas) || self.minReplicas >= 0", "'MinReplicas' cannot be less than 0"),
         rule("!has(self.maxReplicas) || self.maxReplicas >= 0", "'MaxReplicas' cannot be less than 0"),
         rule(
-            "!has(self.maxReplicas) || self.maxReplicas == 0 || \
+            "!has(self.maxReplicas) || self.maxReplicas <= 0 || \
              (has(self.minReplicas) ? self.minReplicas : 1) <= self.maxReplicas",
             "'MinReplicas' cannot be greater than MaxReplicas",
         ),

@@ -130,8 +130,21 @@ fn share(stable: &Scaling, canary: &Canary) -> Scaling {
 /// Merges a canary over the stable predictor field by field; lists are replaced as a whole.
 fn merged(stable: &Predictor, canary: &Predictor) -> serde_json::Result<Predictor> {
     let mut merged = serde_json::to_value(stable)?;
+    remove_excluded(&mut merged, canary);
     merge(&mut merged, serde_json::to_value(canary)?);
     serde_json::from_value(merged)
+}
+
+/// Removes `storageUri` from the stable predictor's fields if the canary has `storageUris`, and the reverse: a canary
+/// may name its models in the other way, and a predictor must not have both.
+fn remove_excluded(stable: &mut Value, canary: &Predictor) {
+    let Value::Object(fields) = stable else { return };
+    if canary.frameworks().any(|(_, model)| model.storage_uri.is_some()) {
+        fields.remove("storageUris");
+    }
+    if !canary.storage_uris.is_empty() {
+        fields.values_mut().filter_map(Value::as_object_mut).for_each(|model| drop(model.remove("storageUri")));
+    }
 }
 
 fn merge(below: &mut Value, above: Value) {

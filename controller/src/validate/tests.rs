@@ -463,6 +463,21 @@ fn nothing_of_a_canary_is_ignored_silently() {
 }
 
 #[test]
+fn a_canary_may_name_its_models_in_the_other_way() {
+    let single = "model: {modelFormat: {name: pytorch}, storageUri: pvc://models/digits}";
+    let listed =
+        "model: {modelFormat: {name: pytorch}}, storageUris: [{uri: pvc://models/next, mountPath: /mnt/models}]";
+    for (stable, canary, uri) in [(single, listed, "pvc://models/next"), (listed, single, "pvc://models/digits")] {
+        let spec = format!(
+            "  predictor: {{{stable}}}\n  canary: [{{trafficPercent: 5, predictor: {{name: next, {canary}}}}}]\n"
+        );
+        let validated = validated(&[], &spec);
+        let storage = &validated.canaries[0].variant.storage;
+        assert_eq!(storage.iter().map(|one| &*one.uri).collect::<Vec<_>>(), [uri]);
+    }
+}
+
+#[test]
 fn a_canary_is_merged_over_the_predictor() {
     let spec = model("digits", &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"]);
     let validated = validated(&[], &format!("{spec}{CANARIES}"));

@@ -21,6 +21,7 @@ mod names;
 mod orphans;
 mod requests;
 mod restarts;
+mod rules;
 mod runtime_change;
 mod runtime_gone;
 mod scheduling;
