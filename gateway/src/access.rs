@@ -30,7 +30,7 @@ use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientCh
 use audit::Audit;
 use credentials::AuthError;
 use gateway_count::GatewayCount;
-pub(crate) use guard::{Choice, Guard, Opened};
+pub(crate) use guard::{Choice, Guard, Opened, RequestOrigin};
 pub(crate) use in_flight::HeldSlots;
 use in_flight::InFlight;
 use rates::Rates;

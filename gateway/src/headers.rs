@@ -37,6 +37,15 @@ pub(crate) const BATCH: HeaderName = HeaderName::from_static("weir-batch");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
+/// Headers of a request that only gateways may set: [`HOP`], [`MIRROR`] and [`CLIENT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GatewayHeaders {
+    /// The request has none of them.
+    Absent,
+    /// The request comes from a gateway and has some of them.
+    Trusted,
+}
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const GRPC_TRAILERS: HeaderValue = HeaderValue::from_static("trailers");

@@ -243,7 +243,7 @@ impl RouteTable {
             queue: Arc::clone(queue),
             route: Arc::clone(found.route),
             prefix: found.prefix,
-            share: guard.share(&parts.headers),
+            share: guard.share(),
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
     }

@@ -16,7 +16,7 @@ use super::credentials::{self, AuthError, Credential};
 use super::{AccessControl, HeldSlots, RequestShares, account, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
-use crate::headers;
+use crate::headers::{self, GatewayHeaders};
 use crate::port::PortHost;
 use crate::protocol::Protocol;
 use crate::queue::{ClientId, ClientShare};
@@ -25,7 +25,18 @@ use crate::queue::{ClientId, ClientShare};
 pub(crate) struct Guard<'a> {
     /// `None` in a gateway without access control.
     check: Option<Check<'a>>,
+    /// The client that is charged for the request.
+    share: ClientShare,
     shares: RequestShares<'a>,
+}
+
+/// Connection from which a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestOrigin {
+    /// Address of the sender; `None` if the connection has already ended.
+    pub(crate) address: Option<IpAddr>,
+    /// Headers that only a gateway may set.
+    pub(crate) marks: GatewayHeaders,
 }
 
 struct Check<'a> {
@@ -33,8 +44,6 @@ struct Check<'a> {
     policy: Arc<Policy>,
     sender: Sender,
     from: Option<IpAddr>,
-    /// The client that is charged for the request.
-    share: ClientShare,
     /// The request's part of the client's requests in flight, once it is allowed.
     slots: OnceLock<HeldSlots>,
 }
@@ -52,21 +61,26 @@ enum Sender {
 }
 
 impl<'a> Guard<'a> {
-    /// Identifies the sender of a request from the address `from`. With access control, removes the headers with keys,
+    /// Identifies the sender of a request. With access control, removes the headers with keys,
     /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed
     /// such a header of a client before. `shares` are those of a request whose client is not known.
     pub(crate) async fn new(
         control: Option<&'a AccessControl>,
         parts: &mut Parts,
-        from: Option<IpAddr>,
+        origin: RequestOrigin,
         shares: RequestShares<'a>,
     ) -> Self {
         let Some(control) = control else {
-            return Self { check: None, shares };
+            let share = match origin.marks {
+                GatewayHeaders::Absent => ClientShare::ANONYMOUS,
+                GatewayHeaders::Trusted => share(None, &parts.headers),
+            };
+            return Self { check: None, share, shares };
         };
         let policy = control.policy();
         let credential = credentials::take(&mut parts.headers);
-        let sender = if header_names::has(&parts.headers, &headers::HOP) {
+        let is_marked = origin.marks == GatewayHeaders::Trusted;
+        let sender = if is_marked && header_names::has(&parts.headers, &headers::HOP) {
             Sender::Gateway
         } else if parts.extensions.get::<PortHost>().is_some() {
             Sender::OwnPort
@@ -84,16 +98,14 @@ impl<'a> Guard<'a> {
             Sender::Gateway => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
-        Self { check: Some(Check { control, policy, sender, from, share, slots: OnceLock::new() }), shares }
+        let check = Check { control, policy, sender, from: origin.address, slots: OnceLock::new() };
+        Self { check: Some(check), share, shares }
     }
 
     /// Returns the share of a request's client, which this gateway has authenticated, or the one that handed the request
     /// over.
-    pub(crate) fn share(&self, headers: &HeaderMap) -> ClientShare {
-        match &self.check {
-            Some(check) => check.share,
-            None => share(None, headers),
-        }
+    pub(crate) fn share(&self) -> ClientShare {
+        self.share
     }
 
     /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true

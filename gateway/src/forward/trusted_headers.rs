@@ -15,18 +15,24 @@ use weir_serve::header_names;
 
 use crate::clock::seconds_since_1970;
 use crate::context::Context;
-use crate::headers;
+use crate::headers::{self, GatewayHeaders};
 use crate::peers::{PeerChain, PeerTrust};
 
 static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
 
-/// Removes the headers that only gateways may set, unless the request comes from a gateway.
-pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) {
-    if header_names::has_any(&parts.headers, &GATEWAY_HEADERS) && !is_from_gateway(parts, from, context) {
-        for name in &GATEWAY_HEADERS {
-            parts.headers.remove(name);
-        }
+/// Removes the headers that only gateways may set, unless the request comes from a gateway. Returns which of them it has
+/// then.
+pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) -> GatewayHeaders {
+    if !header_names::has_any(&parts.headers, &GATEWAY_HEADERS) {
+        return GatewayHeaders::Absent;
     }
+    if is_from_gateway(parts, from, context) {
+        return GatewayHeaders::Trusted;
+    }
+    for name in &GATEWAY_HEADERS {
+        parts.headers.remove(name);
+    }
+    GatewayHeaders::Absent
 }
 
 fn is_from_gateway(parts: &Parts, from: Option<IpAddr>, context: &Context) -> bool {

@@ -10,7 +10,7 @@ use weir_serve::{
 };
 
 use super::request_checks;
-use crate::access::{Guard, HeldSlots, RequestShares};
+use crate::access::{Guard, HeldSlots, RequestOrigin, RequestShares};
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
@@ -45,9 +45,10 @@ pub(super) async fn respond(
 ) -> (Response<DownstreamBody>, Option<HeldUnit>) {
     let arrived = now();
     let (mut parts, body) = request.into_parts();
-    trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
+    let marks = trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
+    let origin = RequestOrigin { address: peer.address, marks };
     let shares = RequestShares::new(&proxy.context.requests, &peer.place);
-    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, peer.address, shares).await;
+    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, origin, shares).await;
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
