@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::RevisionQueue;
+use super::admission_request::{AdmissionRound, QueueWait};
 use super::dispatcher::{EndpointId, Granted};
 use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
-use super::{AdmissionRound, QueueWait, RevisionQueue};
 use crate::clock::now;
 use crate::protocol::Protocol;
 use crate::upstream::{RequestKind, Upstream};

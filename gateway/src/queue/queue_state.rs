@@ -7,10 +7,11 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use weir_cluster::{Activity, Failure, Outlook};
 
+use super::admission_request::{AdmissionRound, QueueWait};
 use super::credit::Credit;
 use super::verdict::Verdict;
 use super::wake_ups::WokenBy;
-use super::{AdmissionRound, QueueWait, RevisionQueue, Scale};
+use super::{RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{RevisionQueue, Wakeup};
+use super::RevisionQueue;
+use super::queue_state::Wakeup;
 
 pub(super) struct Waiter {
     queue: Arc<RevisionQueue>,

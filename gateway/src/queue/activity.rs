@@ -1,0 +1,90 @@
+//! Counters and gauges of a revision's requests, from which the autoscaler decides.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_cluster::{Activity, ReplicaLoad, ReplicaLoads};
+
+use super::RevisionQueue;
+use super::dispatcher::Dispatcher;
+use super::queue_state::WaiterHandle;
+use super::verdict::Verdict;
+use crate::clock::now;
+use crate::engine_queue::{self, Engines};
+use crate::upstream::Upstream;
+
+impl RevisionQueue {
+    /// Sets the number of requests that wait for a batch.
+    pub(crate) fn set_batching(&self, requests: usize) {
+        self.batching.store(requests, Ordering::Relaxed);
+    }
+
+    /// Returns the counters since the start and the current gauges.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        let mut state = self.state.lock();
+        let batching = self.batching.load(Ordering::Relaxed);
+        let queued = state.dispatcher.queued().requests + batching;
+        let loads = replica_loads(&state.dispatcher);
+        if queued == 0
+            && let Some(reported) = &state.reported
+            && reported.replica_loads == loads
+        {
+            return Arc::clone(reported);
+        }
+        state.activity.replica_loads = loads;
+        state.activity.queued = queued as u32;
+        state.activity.in_flight = state.in_flight;
+        state.activity.credits = state.dispatcher.credits();
+        let waited = state.dispatcher.oldest().map(|oldest| now().saturating_duration_since(oldest.wait.since));
+        state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
+        let reported = Arc::new(state.activity.clone());
+        // Requests in the batch queue come and go without changing this state, so a copy that counts some of them would
+        // become stale and is not kept.
+        state.reported = (batching == 0).then(|| Arc::clone(&reported));
+        reported
+    }
+
+    /// Returns the activity for the report of one of these gateways, and begins to read the metrics of engines for the
+    /// next one.
+    pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {
+        let activity = self.with_engine_queues(self.activity(), gateways);
+        self.first_bytes.lock().counted(&activity, now())
+    }
+
+    fn with_engine_queues(&self, activity: Arc<Activity>, gateways: u32) -> Arc<Activity> {
+        let engines = if self.generates_text.load(Ordering::Relaxed) { Engines::All } else { Engines::WithMetricsPort };
+        // Idle revisions, of which there may be thousands, ask for nothing.
+        let replicas = if activity.in_flight > 0 { self.replicas() } else { Vec::new() };
+        let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), engines, gateways);
+        self.engine_wait.lock().counted(&activity, waiting, now())
+    }
+
+    /// Counts the arrival of a request that joins a batch.
+    pub(crate) fn count_arrival(&self) {
+        self.state.lock().count_arrival(true);
+    }
+
+    /// Counts a request that the batch queue refused, or that was refused with its batch.
+    pub(crate) fn count_refused(&self) {
+        let mut state = self.state.lock();
+        state.activity.refused += 1;
+        state.reported = None;
+    }
+
+    /// Counts the end of a request that holds no credit of its own: it was in a batch, or failed before it got a
+    /// credit.
+    pub(crate) fn count(&self, verdict: Verdict) {
+        let mut state = self.state.lock();
+        state.count(verdict);
+        state.reported = None;
+    }
+}
+
+/// Returns the load of each replica that has requests.
+fn replica_loads(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>) -> ReplicaLoads {
+    dispatcher
+        .endpoints()
+        .map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()))
+        .filter(|(_, load)| *load != ReplicaLoad::default())
+        .collect()
+}
