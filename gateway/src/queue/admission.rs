@@ -166,7 +166,7 @@ impl RevisionQueue {
 
     pub(super) fn leave(&self, sequence: u64) {
         let mut state = self.state.lock();
-        state.dispatcher.leave(sequence);
+        state.dispatcher.leave(sequence, now());
         state.reported = None;
     }
 }

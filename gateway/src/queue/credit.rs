@@ -148,7 +148,7 @@ impl Credit {
     pub(crate) fn rest(&mut self) {
         if self.rest != Rest::Now {
             self.rest = Rest::Now;
-            self.queue.rest(self.id);
+            self.queue.rest(self.id, self.charge);
         }
     }
 
@@ -157,7 +157,7 @@ impl Credit {
     pub(crate) fn resume(&mut self) {
         if self.rest == Rest::Now {
             self.rest = Rest::Before;
-            self.queue.resume(self.id);
+            self.queue.resume(self.id, self.charge);
         }
     }
 

@@ -169,27 +169,28 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
         self.handover.pass(now);
         self.note_task(request.task);
-        self.note_client(request.share.client);
+        self.note_client(request.share.client, now);
+        self.note_supply(now);
         let is_new = request.sequence.is_none();
         let sequence = request.sequence.unwrap_or(self.next_sequence);
-        let is_next = self.is_next(request.share, sequence);
+        let is_next = self.is_next(request.share, sequence, now);
         if is_next && let Some(granted) = self.grant(request.share, sequence, now) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
             return Admission::Granted(granted);
         }
-        if is_new && !self.make_room(&request) {
+        if is_new && !self.make_room(&request, now) {
             let (has_others, queued) = (self.has_other_clients(request.share.client), self.queued());
             return if has_others { Admission::OverShare(queued) } else { Admission::Full(queued) };
         }
         self.next_sequence = self.next_sequence.max(sequence + 1);
         let DispatchRequest { bytes, deadline, origin, share, .. } = request;
-        self.add_waiting(sequence, Queued { waiter: waiter(), bytes, deadline, origin, share });
+        self.add_waiting(sequence, Queued { waiter: waiter(), bytes, deadline, origin, share }, now);
         Admission::Queued(sequence)
     }
 
     /// Removes a request from the queue, if it is still there.
-    pub(crate) fn leave(&mut self, sequence: u64) {
-        self.remove_waiting(sequence);
+    pub(crate) fn leave(&mut self, sequence: u64, now: Instant) {
+        self.remove_waiting(sequence, now);
     }
 
     /// Drops all queued requests.
@@ -206,9 +207,20 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
+    /// Lends the credit of a stream that rests to other requests, and dispatches queued ones.
+    pub(crate) fn rest(&mut self, id: EndpointId, charge: Option<Charge>, now: Instant) -> DequeuedList<R, W> {
+        if let (Some(shares), Some(charge)) = (&mut self.shares, charge) {
+            shares.lend(charge, now);
+        }
+        self.settle(id, Outcome::Abandoned, now)
+    }
+
     /// Counts a stream that goes on at a replica, even if all credits are in use, because a stream cannot move to
     /// another replica.
-    pub(crate) fn resume(&mut self, id: EndpointId) {
+    pub(crate) fn resume(&mut self, id: EndpointId, charge: Option<Charge>, now: Instant) {
+        if let (Some(shares), Some(charge)) = (&mut self.shares, charge) {
+            shares.take_back(charge, now);
+        }
         if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
             endpoint.in_flight += 1;
         }
@@ -282,7 +294,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             }));
             return dequeued;
         }
-        while let Some((sequence, waiter)) = self.next_waiting() {
+        while let Some((sequence, waiter)) = self.next_waiting(now) {
             let share = waiter.share;
             let is_late = waiter.deadline.is_some_and(|deadline| deadline <= now);
             let granted = if is_late {
@@ -293,7 +305,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
                     None => break,
                 }
             };
-            let Some(waiter) = self.remove_waiting(sequence) else {
+            let Some(waiter) = self.remove_waiting(sequence, now) else {
                 break;
             };
             dequeued.push(match granted {
@@ -402,7 +414,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         let endpoint = &mut self.endpoints[index];
         endpoint.in_flight += 1;
         endpoint.granted = self.grants;
-        let charge = self.shares.as_mut().map(|shares| shares.begin(share, sequence));
+        let charge = self.shares.as_mut().map(|shares| shares.begin(share, sequence, now));
         let granted = Granted { id: endpoint.id, sequence, replica: endpoint.replica.clone(), charge };
         let usage = self.usage(index);
         self.endpoints[index].credits.sent(usage, now);

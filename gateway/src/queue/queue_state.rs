@@ -63,7 +63,7 @@ impl QueueState {
     /// Returns the next time at which queued requests may be dispatched although nothing happens until then.
     pub(super) fn next_dispatch(&self, now: Instant) -> Option<Instant> {
         let (readmission, growth) = (self.dispatcher.next_readmission(now), self.dispatcher.next_growth());
-        readmission.into_iter().chain(growth).min()
+        readmission.into_iter().chain(growth).chain(self.dispatcher.next_review(now)).min()
     }
 
     /// Returns true if the revision has no route and no replica that takes requests, so that queued requests will never

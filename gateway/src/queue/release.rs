@@ -7,6 +7,7 @@ use super::RevisionQueue;
 use super::credit::Credit;
 use super::dispatcher::EndpointId;
 use super::queue_state::{QueueState, notify};
+use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
 use crate::clock::{now, until};
 
@@ -23,7 +24,7 @@ impl RevisionQueue {
         }
         state.in_flight = state.in_flight.saturating_sub(requests);
         let (charge, took) = credit.cost(at);
-        state.dispatcher.charge(charge, took);
+        state.dispatcher.charge(charge, took, at);
         let dequeued = state.dispatcher.settle(credit.endpoint(), outcome, at);
         let wakeups = state.wakeups(self, dequeued, at);
         self.keep_timer(&mut state, at);
@@ -41,10 +42,10 @@ impl RevisionQueue {
 
     /// Lends a credit to other requests while its stream rests. The revision still counts the stream as in flight, so
     /// that it is not scaled to zero meanwhile.
-    pub(super) fn rest(self: &Arc<Self>, id: EndpointId) {
+    pub(super) fn rest(self: &Arc<Self>, id: EndpointId, charge: Option<Charge>) {
         let mut state = self.state.lock();
         let at = now();
-        let dequeued = state.dispatcher.settle(id, Outcome::Abandoned, at);
+        let dequeued = state.dispatcher.rest(id, charge, at);
         let wakeups = state.wakeups(self, dequeued, at);
         drop(state);
         notify(wakeups);
@@ -56,8 +57,8 @@ impl RevisionQueue {
     }
 
     /// Takes back a credit that was lent.
-    pub(super) fn resume(&self, id: EndpointId) {
-        self.state.lock().dispatcher.resume(id);
+    pub(super) fn resume(&self, id: EndpointId, charge: Option<Charge>) {
+        self.state.lock().dispatcher.resume(id, charge, now());
     }
 
     /// Dispatches queued requests each time an ejected replica is readmitted or a replica's limit grows without an

@@ -3,18 +3,31 @@
 //! Clients are served by start-time fair queueing (Goyal, Vin and Cheng, 1996). Each client has a tag, which grows by the
 //! time that replicas spend on its requests, divided by its weight. The waiting client with the smallest tag is served
 //! next, and a client that was idle begins at the current virtual time, so that no client saves up. The cost of a request is
-//! known at its end; until then the client's mean stands for it. One client that sends ten times its share therefore
-//! delays another one by at most the request that is being served.
+//! known at its end; until then the client's mean stands for it.
+//!
+//! The order alone would let one client hold all replicas while the others send nothing. So a client above its share
+//! leaves free what the others have used recently ([`entitlement`]), and is passed over until it may have more.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod entitlement;
+mod holding;
+mod peaks;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_serve::Holder;
 
-use super::queue_limit::QueueLimit;
+use entitlement::Claim;
+pub(crate) use entitlement::Supply;
+use holding::{AllHeld, Demand, Holding};
+use peaks::WINDOW;
+pub(crate) use room::Entrant;
 
 /// Identity of a client in queues: a hash of its name, with a key of this process, so that no client can choose a name
 /// with another one's hash.
@@ -72,8 +85,16 @@ const FIRST_COST_US: u64 = 1000;
 /// Longest cost that is charged at once: a day. It keeps tags far from the end of their range.
 const MAX_COST_US: u64 = 86_400_000_000;
 
-/// Maximum number of idle clients that are remembered because they had more than their share.
-const MAX_IDLE: usize = 1024;
+/// Number of remembered clients above which those without requests are forgotten.
+const MAX_CLIENTS: usize = 1024;
+
+/// Clients that are checked at once: more than can be added meanwhile.
+const CHECKED_AT_ONCE: usize = 2;
+
+/// Shortest time for which a client saves the unused part of its credits, and the number of its mean requests if they
+/// take longer: the numbers of requests that arrive in such a time differ by as much as such a part.
+const SAVED: Duration = Duration::from_secs(1);
+const SAVED_REQUESTS: u32 = 8;
 
 /// Waiting clients and their tags.
 #[derive(Debug, Default)]
@@ -82,11 +103,16 @@ pub(super) struct Shares {
     /// Clients with waiting requests: start tag, first sequence number, client.
     order: BTreeSet<(Tag, u64, ClientId)>,
     /// Start tag of the last request that was served.
-    now: Tag,
+    virtual_time: Tag,
     /// Mean cost of all clients in microseconds.
     mean_us: Option<u64>,
-    /// Number of clients that have no request here.
-    idle: usize,
+    /// All clients, each with the time at which it may be forgotten if it has no requests by then.
+    checks: VecDeque<(Instant, ClientId)>,
+    /// Sum of the weights of all remembered clients.
+    weights: u64,
+    all: AllHeld,
+    /// Credits that are shared; `None` as long as any client may have any credit.
+    supply: Option<Supply>,
 }
 
 /// Hasher of client identities, which are hashes already.
@@ -121,6 +147,7 @@ struct Share {
     bytes: usize,
     in_flight: u32,
     mean_us: u64,
+    holding: Holding,
 }
 
 impl Share {
@@ -136,18 +163,39 @@ impl Share {
         self.waiting.first_key_value().map(|(sequence, _)| (self.start(), *sequence, client))
     }
 
+    /// Returns the client's demand, if a weight of one gives so many credits.
+    fn demand(&self, credits: f64) -> Demand {
+        let saved = SAVED.max(Duration::from_micros(self.mean_us) * SAVED_REQUESTS);
+        Demand {
+            part: credits * f64::from(self.weight.get()),
+            wanted: self.waiting.len() + self.holding.held as usize,
+            saved_s: saved.as_secs_f64(),
+        }
+    }
+
     fn remove(&mut self, sequence: u64) {
         self.bytes -= self.waiting.remove(&sequence).unwrap_or(0);
     }
 }
 
 impl Shares {
+    /// Sets the credits that clients share; with `None`, any client may have any credit.
+    pub(super) fn set_supply(&mut self, supply: Option<Supply>, now: Instant) {
+        self.supply = supply;
+        self.forget(now);
+    }
+
+    /// Returns true if credits that clients share are free.
+    pub(super) fn has_free_credits(&self) -> bool {
+        self.supply.is_some_and(|supply| supply.free > 0)
+    }
+
     /// Adds a waiting request.
-    pub(super) fn add(&mut self, of: ClientShare, sequence: u64, bytes: usize) {
-        let now = self.now;
-        self.change(of, |share| {
+    pub(super) fn add(&mut self, of: ClientShare, sequence: u64, bytes: usize, now: Instant) {
+        let virtual_time = self.virtual_time;
+        self.change(of, now, |share| {
             if share.waiting.is_empty() {
-                share.floor = now;
+                share.floor = virtual_time;
             }
             share.waiting.insert(sequence, bytes);
             share.bytes += bytes;
@@ -155,60 +203,100 @@ impl Shares {
     }
 
     /// Removes a waiting request that is not served.
-    pub(super) fn remove(&mut self, of: ClientShare, sequence: u64) {
-        self.change(of, |share| share.remove(sequence));
-        self.forget(of.client);
+    pub(super) fn remove(&mut self, of: ClientShare, sequence: u64, now: Instant) {
+        self.change(of, now, |share| share.remove(sequence));
+        self.forget(now);
     }
 
-    /// Returns the sequence number of the request that is served next.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.order.first().map(|(_, sequence, _)| *sequence)
+    /// Returns the sequence number of the request that is served next: the first one of a client that may have another
+    /// credit.
+    pub(super) fn next(&self, now: Instant) -> Option<u64> {
+        self.first(now).map(|(_, sequence, _)| sequence)
+    }
+
+    fn first(&self, now: Instant) -> Option<(Tag, u64, ClientId)> {
+        self.order.iter().find(|(_, _, client)| self.may_start(*client, now)).copied()
     }
 
     /// Returns true if a request would be served before all waiting ones.
-    pub(super) fn precedes(&self, of: ClientShare, sequence: u64) -> bool {
-        let Some(first) = self.order.first() else {
+    pub(super) fn precedes(&self, of: ClientShare, sequence: u64, now: Instant) -> bool {
+        let (start, before) = match self.clients.get(&of.client) {
+            Some(share) if share.waiting.is_empty() => (share.finish.max(self.virtual_time), sequence),
+            Some(share) => (share.start(), share.waiting.first_key_value().map_or(sequence, |(first, _)| *first)),
+            None => (self.virtual_time, sequence),
+        };
+        sequence <= before
+            && self.may_start(of.client, now)
+            && self.first(now).is_none_or(|first| (start, sequence, of.client) < first)
+    }
+
+    /// Returns true if a client may have one of the free credits. If none is free, the order alone counts.
+    fn may_start(&self, client: ClientId, now: Instant) -> bool {
+        let supply = self.supply.filter(|supply| supply.free > 0);
+        let (Some(supply), Some(share)) = (supply, self.clients.get(&client)) else {
             return true;
         };
-        let (start, before) = match self.clients.get(&of.client) {
-            Some(share) if share.waiting.is_empty() => (share.finish.max(self.now), sequence),
-            Some(share) => (share.start(), share.waiting.first_key_value().map_or(sequence, |(first, _)| *first)),
-            None => (self.now, sequence),
+        let (demand, holding) = (share.demand(self.credits()), &share.holding);
+        let claim = Claim {
+            held: holding.held,
+            part: demand.part,
+            balance: holding.balance(demand, now),
+            others: self.all.held.saturating_sub(holding.held),
+            others_recently: holding.others_recently(&self.all, now),
         };
-        sequence <= before && (start, sequence, of.client) < *first
+        claim.is_granted(supply.free)
     }
 
     /// Charges a request that goes to a replica, and removes it if it has waited.
-    pub(super) fn begin(&mut self, of: ClientShare, sequence: u64) -> Charge {
-        let (mut start, mut cost_us) = (self.now, 0);
-        let now = self.now;
-        self.change(of, |share| {
-            start = if share.waiting.is_empty() { share.finish.max(now) } else { share.start() };
+    pub(super) fn begin(&mut self, of: ClientShare, sequence: u64, now: Instant) -> Charge {
+        let virtual_time = self.virtual_time;
+        let (mut start, mut cost_us) = (virtual_time, 0);
+        self.change(of, now, |share| {
+            start = if share.waiting.is_empty() { share.finish.max(virtual_time) } else { share.start() };
             cost_us = share.mean_us;
             share.remove(sequence);
             share.finish = start.saturating_add(scaled(cost_us, share.weight));
             share.in_flight += 1;
+            share.holding.held += 1;
         });
-        self.now = self.now.max(start);
+        self.all.take(now);
+        self.virtual_time = self.virtual_time.max(start);
         Charge { client: of.client, cost_us }
+    }
+
+    /// Records that a stream at its replica lends its credit to other requests.
+    pub(super) fn lend(&mut self, charge: Charge, now: Instant) {
+        if let Some(of) = self.share_of(charge.client) {
+            self.change(of, now, |share| share.holding.held = share.holding.held.saturating_sub(1));
+            self.all.give(now);
+        }
+    }
+
+    /// Records that a stream takes back the credit that it has lent.
+    pub(super) fn take_back(&mut self, charge: Charge, now: Instant) {
+        if let Some(of) = self.share_of(charge.client) {
+            self.change(of, now, |share| share.holding.held += 1);
+            self.all.take(now);
+        }
     }
 
     /// Corrects the charge of a request that has left its replica. `took` is the time for which it was there; `None` if
     /// that is not known.
-    pub(super) fn settle(&mut self, charge: Charge, took: Option<Duration>) {
-        let Some(share) = self.clients.get(&charge.client) else {
+    pub(super) fn settle(&mut self, charge: Charge, took: Option<Duration>, now: Instant) {
+        let Some(of) = self.share_of(charge.client) else {
             return;
         };
         let took_us = took.map_or(charge.cost_us, |took| took.as_micros().min(MAX_COST_US.into()) as u64);
-        let of = ClientShare { client: charge.client, weight: share.weight };
-        self.change(of, |share| {
+        self.change(of, now, |share| {
             share.in_flight = share.in_flight.saturating_sub(1);
+            share.holding.held = share.holding.held.saturating_sub(1);
             let (charged, cost) = (scaled(charge.cost_us, share.weight), scaled(took_us, share.weight));
             share.finish = share.finish.saturating_add(cost).saturating_sub(charged);
             share.mean_us = mean(share.mean_us, took_us);
         });
+        self.all.give(now);
         self.mean_us = Some(self.mean_us.map_or(took_us, |before| mean(before, took_us)));
-        self.forget(charge.client);
+        self.forget(now);
     }
 
     /// Returns true if a client other than this one has waiting requests.
@@ -224,112 +312,77 @@ impl Shares {
             share.bytes = 0;
         }
         self.clients.retain(|_, share| share.in_flight > 0);
-        self.idle = 0;
+        self.weights = self.clients.values().map(|share| u64::from(share.weight.get())).sum();
+        self.checks.retain(|(_, client)| self.clients.contains_key(client));
     }
 
-    /// Makes room in a full queue for a request of a client that has less than its share, and returns the requests that
-    /// leave: the newest ones of the client that is furthest above its own. `None` if the request has to be refused.
-    pub(super) fn make_room(
-        &mut self,
-        of: ClientShare,
-        bytes: usize,
-        content: QueueLimit,
-        limit: QueueLimit,
-    ) -> Option<Vec<u64>> {
-        let has_place = content.requests < limit.requests || self.outranks(of);
-        let has_bytes = content.bytes.saturating_add(bytes) <= limit.bytes || self.has_bytes(of, bytes, limit.bytes);
-        if !(has_place && has_bytes) {
-            return None;
-        }
-        let (mut left, mut content) = (Vec::new(), content);
-        while content.requests >= limit.requests || content.bytes.saturating_add(bytes) > limit.bytes {
-            let by = if content.requests >= limit.requests { Share::requests } else { Share::bytes };
-            // The conditions above leave a client above its share as long as there is no room.
-            let Some((sequence, freed)) = self.displace(of.client, by) else { break };
-            left.push(sequence);
-            content.bytes -= freed;
-            // A limit that has been lowered since may be far exceeded: one place is enough.
-            content.requests = limit.requests.saturating_sub(1);
-        }
-        Some(left)
-    }
-
-    /// Returns true if a client with one more request has fewer for its weight than another one.
-    fn outranks(&self, of: ClientShare) -> bool {
-        let own = self.clients.get(&of.client).map_or(0, |share| share.waiting.len()) + 1;
-        let most = self.greediest(of.client, Share::requests);
-        most.is_some_and(|(_, share)| is_less(own, of.weight, share.waiting.len(), share.weight))
-    }
-
-    /// Returns true if a client with so many more bytes has at most its part of the bytes of a queue.
-    fn has_bytes(&self, of: ClientShare, bytes: usize, limit: usize) -> bool {
-        let own = self.clients.get(&of.client).map_or(0, |share| share.bytes).saturating_add(bytes);
-        let others = self.order.iter().filter(|(_, _, client)| *client != of.client);
-        let others: u128 = others.filter_map(|(_, _, client)| self.clients.get(client)).map(Share::weight).sum();
-        let weight = u128::from(of.weight.get());
-        own as u128 * (others + weight) <= limit as u128 * weight
-    }
-
-    /// Removes the newest request of the client with the most for its weight, apart from one client, and returns its
-    /// sequence number and bytes.
-    fn displace(&mut self, apart: ClientId, by: fn(&Share) -> usize) -> Option<(u64, usize)> {
-        let (client, share) = self.greediest(apart, by)?;
-        let of = ClientShare { client, weight: share.weight };
-        let (sequence, bytes) = share.waiting.last_key_value().map(|(sequence, bytes)| (*sequence, *bytes))?;
-        self.remove(of, sequence);
-        Some((sequence, bytes))
-    }
-
-    /// Returns the waiting client with the most for its weight, apart from one client.
-    fn greediest(&self, apart: ClientId, by: fn(&Share) -> usize) -> Option<(ClientId, &Share)> {
-        let others = self.order.iter().filter(|(_, _, client)| *client != apart);
-        let others = others.filter_map(|(_, _, client)| Some((*client, self.clients.get(client)?)));
-        others.reduce(
-            |most, other| {
-                if is_less(by(most.1), most.1.weight, by(other.1), other.1.weight) { other } else { most }
-            },
-        )
+    fn share_of(&self, client: ClientId) -> Option<ClientShare> {
+        self.clients.get(&client).map(|share| ClientShare { client, weight: share.weight })
     }
 
     /// Changes a client, which is created if necessary, and its place in the order.
-    fn change(&mut self, of: ClientShare, change: impl FnOnce(&mut Share)) {
-        let (now, mean_us) = (self.now, self.mean_us.unwrap_or(FIRST_COST_US));
-        let share = self.clients.entry(of.client).or_insert_with(|| {
-            self.idle += 1;
-            Share {
-                weight: of.weight,
-                finish: now,
-                floor: now,
-                waiting: BTreeMap::new(),
-                bytes: 0,
-                in_flight: 0,
-                mean_us,
-            }
-        });
+    fn change(&mut self, of: ClientShare, now: Instant, change: impl FnOnce(&mut Share)) {
+        if !self.clients.contains_key(&of.client) {
+            self.add_client(of, now);
+        }
+        let credits = self.credits();
+        let Some(share) = self.clients.get_mut(&of.client) else {
+            return;
+        };
         if let Some(key) = share.key(of.client) {
             self.order.remove(&key);
         }
-        let was_idle = share.is_idle();
+        share.holding.pass(&self.all, share.demand(credits), now);
+        self.weights = self.weights + u64::from(of.weight.get()) - u64::from(share.weight.get());
         share.weight = of.weight;
         change(share);
         self.order.extend(share.key(of.client));
-        match (was_idle, share.is_idle()) {
-            (true, false) => self.idle -= 1,
-            (false, true) => self.idle += 1,
-            (true, true) | (false, false) => {}
+    }
+
+    fn add_client(&mut self, of: ClientShare, now: Instant) {
+        let share = Share {
+            weight: of.weight,
+            finish: self.virtual_time,
+            floor: self.virtual_time,
+            waiting: BTreeMap::new(),
+            bytes: 0,
+            in_flight: 0,
+            mean_us: self.mean_us.unwrap_or(FIRST_COST_US),
+            holding: Holding::new(&self.all, now),
+        };
+        self.weights += u64::from(of.weight.get());
+        self.checks.push_back((now + WINDOW, of.client));
+        self.clients.insert(of.client, share);
+    }
+
+    /// Returns the credits that a weight of one gives.
+    fn credits(&self) -> f64 {
+        let total = self.supply.map_or(0, |supply| supply.total);
+        f64::from(total) / self.weights.max(1) as f64
+    }
+
+    /// Forgets clients without requests: those that have done nothing for the window and had no more than their share,
+    /// and others if there are too many.
+    fn forget(&mut self, now: Instant) {
+        for _ in 0..CHECKED_AT_ONCE {
+            let are_too_many = self.checks.len() > MAX_CLIENTS;
+            let Some((_, client)) = self.checks.pop_front_if(|(due, _)| are_too_many || *due <= now) else {
+                return;
+            };
+            let share = self.clients.get(&client).filter(|share| {
+                let is_recent = share.holding.is_recent(now) || share.finish > self.virtual_time;
+                !share.is_idle() || is_recent && !are_too_many
+            });
+            match share {
+                Some(_) => self.checks.push_back((now + WINDOW, client)),
+                None => self.drop_client(client),
+            }
         }
     }
 
-    /// Forgets an idle client that had no more than its share, and any idle client if there are too many.
-    fn forget(&mut self, client: ClientId) {
-        let now = self.now;
-        if self.clients.get(&client).is_some_and(|share| share.is_idle() && share.finish <= now) {
-            self.clients.remove(&client);
-            self.idle -= 1;
-        }
-        if self.idle > MAX_IDLE {
-            self.clients.retain(|_, share| !share.is_idle());
-            self.idle = 0;
+    fn drop_client(&mut self, client: ClientId) {
+        if let Some(share) = self.clients.remove(&client) {
+            self.weights -= u64::from(share.weight.get());
         }
     }
 
@@ -338,25 +391,6 @@ impl Shares {
     fn len(&self) -> usize {
         self.clients.len()
     }
-}
-
-impl Share {
-    fn requests(&self) -> usize {
-        self.waiting.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn weight(&self) -> u128 {
-        self.weight.get().into()
-    }
-}
-
-/// Returns true if `a` is less for its weight than `b`.
-fn is_less(a: usize, weight_of_a: NonZeroU16, b: usize, weight_of_b: NonZeroU16) -> bool {
-    a as u128 * u128::from(weight_of_b.get()) < b as u128 * u128::from(weight_of_a.get())
 }
 
 /// Returns the growth of a tag for a cost. It is at least one, so that a client with free requests is not always first.
@@ -368,6 +402,3 @@ fn scaled(cost_us: u64, weight: NonZeroU16) -> Tag {
 fn mean(before: u64, cost: u64) -> u64 {
     (before.saturating_mul(7).saturating_add(cost)) / 8
 }
-
-#[cfg(test)]
-mod tests;

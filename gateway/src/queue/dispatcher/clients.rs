@@ -1,17 +1,21 @@
 //! Order and places of queued requests of several clients. Without a client that has a name, requests are served first
 //! come, first served, and no shares are kept.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Dequeued, DequeuedList, DispatchRequest, Dispatcher, Queued};
-use crate::queue::shares::{Charge, ClientId, ClientShare, Shares};
+use crate::queue::shares::{Charge, ClientId, ClientShare, Entrant, Shares, Supply};
+
+/// Time after which it is checked again whether clients still need the credits that are kept free for them. It is short
+/// compared with the time for which they are kept.
+const REVIEW: Duration = Duration::from_millis(250);
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// Corrects the charge of a request that has left its replica. `took` is the time for which it was there; `None` if
     /// that is not known.
-    pub(crate) fn charge(&mut self, charge: Option<Charge>, took: Option<Duration>) {
+    pub(crate) fn charge(&mut self, charge: Option<Charge>, took: Option<Duration>, now: Instant) {
         if let (Some(shares), Some(charge)) = (&mut self.shares, charge) {
-            shares.settle(charge, took);
+            shares.settle(charge, took, now);
         }
     }
 
@@ -21,47 +25,83 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Begins to keep shares with the first client that has a name.
-    pub(super) fn note_client(&mut self, client: ClientId) {
+    pub(super) fn note_client(&mut self, client: ClientId, now: Instant) {
         if self.shares.is_some() || client == ClientId::ANONYMOUS {
             return;
         }
         let mut shares = Box::<Shares>::default();
         for (sequence, waiter) in &self.waiting {
-            shares.add(waiter.share, *sequence, waiter.bytes);
+            shares.add(waiter.share, *sequence, waiter.bytes, now);
         }
         self.shares = Some(shares);
     }
 
+    /// Passes on the credits that clients share. A limit that is measured gets all requests that wait, because it is
+    /// measured by its full use; nothing is kept free then.
+    pub(super) fn note_supply(&mut self, now: Instant) {
+        if self.shares.is_none() {
+            return;
+        }
+        let supply = self.supply(now);
+        if let Some(shares) = &mut self.shares {
+            shares.set_supply(supply, now);
+        }
+    }
+
+    /// Returns the credits of the replicas that take requests; `None` if a limit among them is measured.
+    fn supply(&self, now: Instant) -> Option<Supply> {
+        let allocation = self.allocation();
+        let mut supply = Supply { total: 0, free: 0 };
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.is_available(now)) {
+            if endpoint.credits.is_measured() {
+                return None;
+            }
+            let limit = endpoint.credits.limit();
+            let allowed = allocation.allowed(limit, endpoint.offset).min(self.handover.allowed(limit, endpoint.offset));
+            supply.total = supply.total.saturating_add(allowed);
+            supply.free = supply.free.saturating_add(allowed.saturating_sub(endpoint.in_flight));
+        }
+        Some(supply)
+    }
+
+    /// Returns the next time at which requests that wait for credits that are kept free may get them, because clients
+    /// have not used them for long enough; `None` if nothing is kept free.
+    pub(crate) fn next_review(&self, now: Instant) -> Option<Instant> {
+        let shares = self.shares.as_ref().filter(|shares| shares.has_free_credits());
+        shares.filter(|_| !self.waiting.is_empty()).map(|_| now + REVIEW)
+    }
+
     /// Returns true if a request that enters would be served before all that wait.
-    pub(super) fn is_next(&self, share: ClientShare, sequence: u64) -> bool {
+    pub(super) fn is_next(&self, share: ClientShare, sequence: u64, now: Instant) -> bool {
         match &self.shares {
-            Some(shares) => shares.precedes(share, sequence),
+            Some(shares) => shares.precedes(share, sequence, now),
             None => self.waiting.first_key_value().is_none_or(|(first, _)| sequence < *first),
         }
     }
 
     /// Returns the queued request that is served next.
-    pub(super) fn next_waiting(&self) -> Option<(u64, &Queued<W>)> {
+    pub(super) fn next_waiting(&mut self, now: Instant) -> Option<(u64, &Queued<W>)> {
+        self.note_supply(now);
         let Some(shares) = &self.shares else {
             return self.waiting.first_key_value().map(|(sequence, waiter)| (*sequence, waiter));
         };
-        let sequence = shares.next()?;
+        let sequence = shares.next(now)?;
         self.waiting.get(&sequence).map(|waiter| (sequence, waiter))
     }
 
-    pub(super) fn add_waiting(&mut self, sequence: u64, waiter: Queued<W>) {
+    pub(super) fn add_waiting(&mut self, sequence: u64, waiter: Queued<W>, now: Instant) {
         self.bytes += waiter.bytes;
         if let Some(shares) = &mut self.shares {
-            shares.add(waiter.share, sequence, waiter.bytes);
+            shares.add(waiter.share, sequence, waiter.bytes, now);
         }
         self.waiting.insert(sequence, waiter);
     }
 
-    pub(super) fn remove_waiting(&mut self, sequence: u64) -> Option<Queued<W>> {
+    pub(super) fn remove_waiting(&mut self, sequence: u64, now: Instant) -> Option<Queued<W>> {
         let waiter = self.waiting.remove(&sequence)?;
         self.bytes -= waiter.bytes;
         if let Some(shares) = &mut self.shares {
-            shares.remove(waiter.share, sequence);
+            shares.remove(waiter.share, sequence, now);
         }
         Some(waiter)
     }
@@ -76,15 +116,16 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// Returns true if the queue has room for a request, after requests of clients above their share have left it.
-    pub(super) fn make_room(&mut self, request: &DispatchRequest) -> bool {
+    pub(super) fn make_room(&mut self, request: &DispatchRequest, now: Instant) -> bool {
         if self.has_capacity(request.bytes) {
             return true;
         }
         let (content, limit) = (self.queued(), self.limit);
+        let entrant = Entrant { share: request.share, bytes: request.bytes, at: now };
         let Some(shares) = &mut self.shares else {
             return false;
         };
-        let Some(left) = shares.make_room(request.share, request.bytes, content, limit) else {
+        let Some(left) = shares.make_room(entrant, content, limit) else {
             return false;
         };
         for sequence in left {

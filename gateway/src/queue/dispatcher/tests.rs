@@ -1,3 +1,4 @@
+mod aggressor;
 mod clients;
 mod sharing;
 
@@ -50,12 +51,24 @@ fn granted(entered: Admission<u32>) -> Granted<u32> {
     }
 }
 
-fn gone(dequeued: DequeuedList<u32, u64>) -> Vec<(u64, u32)> {
-    let go = |dequeued| match dequeued {
-        Dequeued::Granted(waiter, granted) => (waiter, granted.replica),
+fn all_granted(dequeued: DequeuedList<u32, u64>) -> Vec<(u64, Granted<u32>)> {
+    let granted = |dequeued| match dequeued {
+        Dequeued::Granted(waiter, granted) => (waiter, granted),
         other => panic!("{other:?}"),
     };
-    dequeued.into_iter().map(go).collect()
+    dequeued.into_iter().map(granted).collect()
+}
+
+fn gone(dequeued: DequeuedList<u32, u64>) -> Vec<(u64, u32)> {
+    all_granted(dequeued).into_iter().map(|(waiter, granted)| (waiter, granted.replica)).collect()
+}
+
+fn displaced(dispatcher: &mut TestDispatcher) -> Vec<u64> {
+    let waiter = |dequeued| match dequeued {
+        Dequeued::Displaced(waiter) => waiter,
+        other => panic!("{other:?}"),
+    };
+    dispatcher.displaced().into_iter().map(waiter).collect()
 }
 
 #[test]
@@ -97,7 +110,7 @@ fn a_full_queue_refuses_by_count_and_by_bytes() {
         assert_eq!(dispatcher.enter(request(1), now, || waiter), Admission::Queued(waiter));
     }
     assert_eq!(dispatcher.enter(request(1), now, || 8), full(8, 97));
-    dispatcher.leave(0);
+    dispatcher.leave(0, now);
     assert_eq!(dispatcher.enter(request(1), now, || 8), Admission::Queued(8));
     assert_eq!(dispatcher.queued(), QueueLimit { requests: 8, bytes: 8 });
 }
@@ -221,7 +234,7 @@ impl World {
             Step::Leave(index) => {
                 if let Some(waiter) = self.waiting.iter().nth(index).copied() {
                     self.waiting.remove(&waiter);
-                    self.dispatcher.leave(waiter);
+                    self.dispatcher.leave(waiter, now);
                 }
             }
             Step::Replicas(replicas) => {

@@ -1,15 +1,17 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::clock::now;
+use crate::queue::queue_limit::QueueLimit;
 
 fn share(client: u64, weight: u16) -> ClientShare {
     ClientShare { client: ClientId(client), weight: NonZeroU16::new(weight).unwrap() }
 }
 
 /// One replica for one request at a time, and its waiting requests with their costs in milliseconds.
-#[derive(Default)]
 struct Replica {
     shares: Shares,
+    start: Instant,
     costs: BTreeMap<u64, (ClientShare, u64)>,
     next: u64,
     now_ms: u64,
@@ -24,20 +26,28 @@ struct Served {
 }
 
 impl Replica {
+    fn new() -> Self {
+        Self { shares: Shares::default(), start: now(), costs: BTreeMap::new(), next: 0, now_ms: 0 }
+    }
+
+    fn now(&self) -> Instant {
+        self.start + Duration::from_millis(self.now_ms)
+    }
+
     fn enter(&mut self, of: ClientShare, cost_ms: u64) -> u64 {
         let sequence = self.next;
         self.next += 1;
-        self.shares.add(of, sequence, 1);
+        self.shares.add(of, sequence, 1, self.now());
         self.costs.insert(sequence, (of, cost_ms));
         sequence
     }
 
     fn serve(&mut self) -> Option<Served> {
-        let sequence = self.shares.next()?;
+        let sequence = self.shares.next(self.now())?;
         let (of, cost_ms) = self.costs.remove(&sequence).unwrap();
-        let charge = self.shares.begin(of, sequence);
+        let charge = self.shares.begin(of, sequence, self.now());
         self.now_ms += cost_ms;
-        self.shares.settle(charge, Some(Duration::from_millis(cost_ms)));
+        self.shares.settle(charge, Some(Duration::from_millis(cost_ms)), self.now());
         Some(Served { of, sequence, cost_ms })
     }
 }
@@ -49,7 +59,7 @@ proptest! {
         own in 1_u64..50,
     ) {
         let (aggressor, other) = (share(1, 1), share(2, 1));
-        let mut replica = Replica::default();
+        let mut replica = Replica::new();
         for cost in costs {
             replica.enter(aggressor, cost);
         }
@@ -73,7 +83,7 @@ proptest! {
         weights in proptest::collection::vec(1_u16..10, 2..5),
         costs in proptest::collection::vec(1_u64..50, 1..6),
     ) {
-        let mut replica = Replica::default();
+        let mut replica = Replica::new();
         let clients: Vec<ClientShare> = weights.iter().zip(1..).map(|(weight, id)| share(id, *weight)).collect();
         for number in 0..200 {
             for (index, of) in clients.iter().enumerate() {
@@ -99,7 +109,7 @@ proptest! {
     fn each_client_is_served_in_order_and_all_are_served(
         entries in proptest::collection::vec((1_u64..5, 1_u16..5, 1_u64..50), 1..100),
     ) {
-        let mut replica = Replica::default();
+        let mut replica = Replica::new();
         for (client, weight, cost) in &entries {
             replica.enter(share(*client, *weight), *cost);
         }
@@ -109,12 +119,12 @@ proptest! {
             let before = last.insert(served.of.client, served.sequence);
             prop_assert!(before.is_none_or(|before| before < served.sequence));
         }
-        prop_assert_eq!(replica.shares.next(), None);
+        prop_assert_eq!(replica.shares.next(replica.now()), None);
     }
 
     #[test]
     fn one_client_is_served_first_come_first_served(costs in proptest::collection::vec(0_u64..50, 1..50)) {
-        let mut replica = Replica::default();
+        let mut replica = Replica::new();
         for cost in &costs {
             replica.enter(share(1, 1), *cost);
         }
@@ -129,7 +139,7 @@ proptest! {
         weights in proptest::collection::vec(1_u16..4, 5),
     ) {
         let limit = QueueLimit { requests, bytes: 5 * requests };
-        let mut shares = Shares::default();
+        let (mut shares, at) = (Shares::default(), now());
         let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (sequence, (client, bytes)) in (0..).zip(entries) {
             let of = share(client, weights[client as usize]);
@@ -149,7 +159,7 @@ proptest! {
             let (count, sum) = of_client(client);
             let after = (count + 1, sum + bytes);
             let has_room = content.requests < limit.requests && content.bytes + bytes <= limit.bytes;
-            let left = if has_room { Some(Vec::new()) } else { shares.make_room(of, bytes, content, limit) };
+            let left = if has_room { Some(Vec::new()) } else { shares.make_room(Entrant { share: of, bytes, at }, content, limit) };
             prop_assert!(left.is_some() || !is_within(after, client), "refused within its share");
             let Some(left) = left else { continue };
             for sequence in left {
@@ -157,7 +167,7 @@ proptest! {
                 prop_assert!(of != client && !is_within(of_client_of(&waiting, of), of), "displaced within its share");
                 waiting.remove(&sequence);
             }
-            shares.add(of, sequence, bytes);
+            shares.add(of, sequence, bytes, at);
             waiting.insert(sequence, (client, bytes));
             let all: usize = waiting.values().map(|(_, bytes)| bytes).sum();
             prop_assert!(waiting.len() <= limit.requests && all <= limit.bytes);
@@ -166,11 +176,14 @@ proptest! {
 
     #[test]
     fn clients_that_are_gone_take_bounded_memory(clients in proptest::collection::vec(1_u64..1_000_000, 3000)) {
-        let mut shares = Shares::default();
+        let (mut shares, mut at) = (Shares::default(), now());
         for (sequence, client) in clients.into_iter().enumerate() {
-            let charge = shares.begin(share(client, 1), sequence as u64);
-            shares.settle(charge, Some(Duration::from_millis(client % 100)));
-            prop_assert!(shares.len() <= MAX_IDLE + 1);
+            let charge = shares.begin(share(client, 1), sequence as u64, at);
+            at += Duration::from_millis(client % 10);
+            shares.settle(charge, Some(Duration::from_millis(client % 100)), at);
+            prop_assert!(shares.len() <= MAX_CLIENTS + 1);
+            prop_assert_eq!(shares.checks.len(), shares.len());
+            prop_assert_eq!(shares.weights, shares.len() as u64);
         }
     }
 }
@@ -190,7 +203,7 @@ fn a_name_has_one_identity_and_none_is_anonymous() {
 
 #[test]
 fn a_request_that_was_cancelled_costs_the_time_of_its_replica() {
-    let mut replica = Replica::default();
+    let mut replica = Replica::new();
     let (cheat, other) = (share(1, 1), share(2, 1));
     for _ in 0..10 {
         replica.enter(cheat, 1000);

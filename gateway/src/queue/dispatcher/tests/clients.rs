@@ -14,22 +14,15 @@ fn of(name: &str) -> DispatchRequest {
     DispatchRequest { share: share(name, 1), ..request(1) }
 }
 
-fn displaced(dispatcher: &mut TestDispatcher) -> Vec<u64> {
-    let waiter = |dequeued| match dequeued {
-        Dequeued::Displaced(waiter) => waiter,
-        other => panic!("{other:?}"),
-    };
-    dispatcher.displaced().into_iter().map(waiter).collect()
+/// Ends a request at a replica, after this many milliseconds, and returns those that go there next.
+fn ended(dispatcher: &mut TestDispatcher, held: Granted<u32>, ms: u64, now: Instant) -> Vec<(u64, Granted<u32>)> {
+    dispatcher.charge(held.charge, Some(Duration::from_millis(ms)), now);
+    all_granted(dispatcher.settle(held.id, Outcome::Answered(Duration::from_millis(ms)), now))
 }
 
-/// Ends the request that is at the replica, after this many milliseconds, and returns the next one.
+/// Ends the only request at a replica, and returns the next one.
 fn end(dispatcher: &mut TestDispatcher, held: Granted<u32>, ms: u64, now: Instant) -> Option<(u64, Granted<u32>)> {
-    dispatcher.charge(held.charge, Some(Duration::from_millis(ms)));
-    let dequeued = dispatcher.settle(held.id, Outcome::Answered(Duration::from_millis(ms)), now);
-    dequeued.into_iter().next().map(|dequeued| match dequeued {
-        Dequeued::Granted(waiter, granted) => (waiter, granted),
-        other => panic!("{other:?}"),
-    })
+    ended(dispatcher, held, ms, now).into_iter().next()
 }
 
 #[test]
@@ -85,7 +78,7 @@ fn a_long_body_within_a_share_displaces_as_many_requests_as_it_needs() {
 
 proptest! {
     #[test]
-    fn no_request_of_several_clients_is_lost_and_no_replica_rests(
+    fn no_request_of_several_clients_is_lost_and_each_client_is_served(
         steps in proptest::collection::vec((0_usize..6, 0_usize..50, 0_u64..50), 1..200),
     ) {
         let now = start();
@@ -97,7 +90,7 @@ proptest! {
                 Some(name) => {
                     let waiter = dispatcher.next_sequence;
                     match dispatcher.enter(of(name), now, || waiter) {
-                        Admission::Granted(granted) => held.push(granted),
+                        Admission::Granted(granted) => held.push((name, granted)),
                         Admission::Queued(sequence) => drop(waiting.insert(sequence, name)),
                         Admission::Full(_) | Admission::OverShare(_) => prop_assert_eq!(waiting.len(), LIMIT.requests),
                         other => panic!("{other:?} with one gateway"),
@@ -108,17 +101,65 @@ proptest! {
                 }
                 None if held.is_empty() => {}
                 None => {
-                    let ended = held.swap_remove(index % held.len());
-                    if let Some((waiter, granted)) = end(&mut dispatcher, ended, ms, now) {
+                    let (_, last) = held.swap_remove(index % held.len());
+                    for (waiter, granted) in ended(&mut dispatcher, last, ms, now) {
                         let name = waiting.remove(&waiter).unwrap();
                         let earlier = waiting.iter().find(|(other, of)| **other < waiter && **of == name);
                         prop_assert_eq!(earlier, None, "a client's request overtook an earlier one");
-                        held.push(granted);
+                        held.push((name, granted));
                     }
                 }
             }
-            prop_assert!(held.len() == 3 || waiting.is_empty(), "a request waits while a replica is free");
+            // A credit is kept free from those clients alone that hold one.
+            let is_served = |name: &&str| held.len() == 3 || held.iter().any(|(of, _)| of == name);
+            prop_assert!(waiting.values().all(is_served), "a client waits while a replica is free");
+            prop_assert!(held.len() <= 3);
             prop_assert_eq!(dispatcher.queued().requests, waiting.len());
         }
     }
+}
+
+#[test]
+fn a_credit_that_another_client_has_used_is_kept_for_it_for_some_seconds() {
+    let now = start();
+    let mut dispatcher = dispatcher(vec![spec(1, 4)], now);
+    let of_b = granted(dispatcher.enter(of("b"), now, || 0));
+    assert_eq!(end(&mut dispatcher, of_b, 10, now), None);
+    let held: Vec<_> = (1..4).map(|waiter| granted(dispatcher.enter(of("a"), now, || waiter))).collect();
+    assert_eq!(dispatcher.enter(of("a"), now, || 4), Admission::Queued(4));
+    // The client whose credit is kept gets it at once.
+    let later = now + Duration::from_secs(3);
+    let of_b = granted(dispatcher.enter(of("b"), later, || 5));
+    assert_eq!(end(&mut dispatcher, of_b, 10, later), None);
+    let at = dispatcher.next_review(later).unwrap();
+    assert!(at > later && dispatcher.serve(at).is_empty());
+    // Once it has not been used for long enough, the other one gets it, without the end of any request.
+    let after = later + Duration::from_secs(6);
+    assert_eq!(gone(dispatcher.serve(after)), [(4, 1)]);
+    assert_eq!((dispatcher.next_review(after), held.len()), (None, 3));
+}
+
+#[test]
+fn a_stream_that_rests_holds_no_credit() {
+    let now = start();
+    let mut dispatcher = dispatcher(vec![spec(1, 2)], now);
+    let of_b = granted(dispatcher.enter(of("b"), now, || 0));
+    end(&mut dispatcher, of_b, 10, now);
+    let stream = granted(dispatcher.enter(of("a"), now, || 1));
+    assert_eq!(dispatcher.enter(of("a"), now, || 2), Admission::Queued(2));
+    let dequeued = dispatcher.rest(stream.id, stream.charge, now);
+    assert_eq!(gone(dequeued), [(2, 1)]);
+    dispatcher.resume(stream.id, stream.charge, now);
+    assert_eq!(dispatcher.enter(of("a"), now, || 3), Admission::Queued(3));
+}
+
+#[test]
+fn a_measured_limit_is_used_in_full() {
+    let now = start();
+    let measured = EndpointSpec { concurrency: None, ..spec(1, 1) };
+    let mut dispatcher = dispatcher(vec![measured, spec(2, 3)], now);
+    let of_b = granted(dispatcher.enter(of("b"), now, || 0));
+    end(&mut dispatcher, of_b, 10, now);
+    let replicas: Vec<u32> = (1..5).map(|waiter| granted(dispatcher.enter(of("a"), now, || waiter)).replica).collect();
+    assert_eq!((replicas.len(), dispatcher.next_review(now)), (4, None));
 }
