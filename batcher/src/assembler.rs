@@ -4,11 +4,14 @@ mod admission;
 mod backlog;
 mod choice;
 mod company;
+mod device;
 mod entry;
 mod groups;
+mod halves;
 mod memory_bound;
 mod merge;
 mod returns;
+mod staging;
 mod types;
 
 use std::collections::BTreeSet;
@@ -19,9 +22,10 @@ use slab::Slab;
 use crate::{Item, Policy, Terms};
 use backlog::Backlog;
 use choice::Ready;
+pub use device::AsyncDevice;
 use entry::{Entry, Rank, later};
 use groups::Groups;
-pub use merge::AsyncDevice;
+pub use staging::{Staged, ToStage};
 pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
 /// A queue that decides which of its items run together next.
@@ -111,12 +115,13 @@ impl<T: Item> Assembler<T> {
         self.take_ready(ready, now)
     }
 
-    /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch waits for the next items of callers whose answers were just sent, or
-    /// will be when a running batch ends, if all items are answered sooner on average when they run together. This is
-    /// the case where a batch takes nearly as long as a smaller one.
-    pub fn next_ahead(&mut self, device: AsyncDevice, now: Instant) -> Next<T> {
+    /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch waits
+    /// for items that are not staged yet, and for the next items of callers whose answers were just sent, or will be when
+    /// a running batch ends, if all items are answered sooner on average when they run together. This is the case where a
+    /// batch takes nearly as long as a smaller one.
+    pub fn next_ahead(&mut self, device: AsyncDevice, staged: &Staged, now: Instant) -> Next<T> {
         let now = self.advance(now);
-        let ready = self.ready_ahead(device, now);
+        let ready = self.ready_ahead(device, staged, now);
         self.take_ready(ready, now)
     }
 
@@ -132,7 +137,7 @@ impl<T: Item> Assembler<T> {
     pub fn due(&mut self, now: Instant) -> Due {
         let now = self.advance(now);
         match self.ready(now) {
-            Ready::Batch(_) => Due::Now,
+            Ready::Batch { .. } => Due::Now,
             Ready::At(at) => Due::At(at),
             Ready::Never => Due::Never,
         }
@@ -143,7 +148,7 @@ impl<T: Item> Assembler<T> {
     pub fn expected(&mut self, now: Instant) -> Option<Duration> {
         let now = self.advance(now);
         match self.ready(now) {
-            Ready::Batch(group) => self.measured(group, now),
+            Ready::Batch { group, .. } => self.measured(group, now),
             Ready::At(_) | Ready::Never => None,
         }
     }
@@ -248,7 +253,7 @@ impl<T: Item> Assembler<T> {
 
     fn take_ready(&mut self, ready: Ready, now: Instant) -> Next<T> {
         match ready {
-            Ready::Batch(group) => Next::Run(self.form(group, now)),
+            Ready::Batch { group, most } => Next::Run(self.form((group, most), now)),
             Ready::At(at) => Next::WaitUntil(at),
             Ready::Never => Next::Idle,
         }

@@ -9,7 +9,8 @@
 //!
 //! A batch is formed when a device takes it, never before, so it contains everything that arrived while the device was
 //! busy. For a device that works asynchronously, a batch is formed shortly before the device is free, or later if it
-//! gains more by the items that follow the answers of a running batch. [`Assembler`] decides and is pure; [`Batcher`] adds a clock and threads.
+//! gains more by the items that follow the answers of a running batch. Until then a [`Stager`] may copy the inputs of queued
+//! items. [`Assembler`] decides and is pure; [`Batcher`] adds a clock and threads.
 
 mod assembler;
 mod batcher;
@@ -24,11 +25,12 @@ mod policy;
 mod prefix;
 mod reorder;
 mod shared;
+mod stager;
 mod ticket;
 mod work;
 mod worker;
 
-pub use assembler::{Assembler, AsyncDevice, Batch, Due, ExpiredItem, Id, Member, Next, Refused};
+pub use assembler::{Assembler, AsyncDevice, Batch, Due, ExpiredItem, Id, Member, Next, Refused, Staged, ToStage};
 pub use batcher::Batcher;
 pub use curve::Curve;
 pub use error::{Bound, SubmitError};
@@ -38,6 +40,7 @@ pub use item::{Item, Terms};
 pub use observer::{BatchStats, Observer};
 pub use policy::{Ordering, Policy, QueuePolicy, TimeoutAction};
 pub use reorder::ReorderBuffer;
+pub use stager::Stager;
 pub use ticket::Ticket;
 pub use work::{BatchCallers, Work};
 pub use worker::{Worker, form_at};

@@ -18,7 +18,7 @@ pub struct Work<I: Item, O: Send + 'static> {
     expected: Duration,
     started: Instant,
     items: Vec<I>,
-    arrivals: Vec<Instant>,
+    arrivals: Vec<(Id, Instant)>,
     callers: Arc<Callers<O>>,
     is_reported: bool,
 }
@@ -78,7 +78,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
             let Queued { item, reply } = member.item;
             items.push(item);
             callers.push((member.id, reply));
-            arrivals.push(member.arrived);
+            arrivals.push((member.id, member.arrived));
         }
         Self {
             shared,
@@ -151,7 +151,12 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
     /// Returns the admission time of each item, in order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Instant> + '_ {
-        self.arrivals.iter().copied()
+        self.arrivals.iter().map(|(_, arrived)| *arrived)
+    }
+
+    /// Returns the identity of each item in the queue, in order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = Id> + '_ {
+        self.arrivals.iter().map(|(id, _)| *id)
     }
 
     /// Limits later batches of the group to the weight `fits`, because this one ran out of the device's memory, and

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::shared::{Shared, State};
-use crate::{AsyncDevice, Item, Next, Work, clock};
+use crate::stager::Staging;
+use crate::{AsyncDevice, Item, Next, Stager, Work, clock};
 
 /// Takes batches for one device, on the thread of that device.
 pub struct Worker<I: Item, O: Send + 'static> {
@@ -37,31 +38,53 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     /// Blocks the thread until a batch is due, and takes it. Returns `None` if the queue is closed and empty. Call this
     /// when the device is free, because the batch is formed at the moment it is taken.
     pub fn pull(&mut self) -> Option<Work<I, O>> {
-        self.wait(self.shared.lock(), DeviceState::Free)
+        self.wait(DeviceState::Free, &mut Staging::new(&mut ()))
     }
 
     /// Takes a batch like [`Worker::pull`], for a device that may be busy. The batch must be formed `prepare` before the
     /// device is free, so unless the batch is full, this blocks at least until then, and longer if the batch had better
-    /// wait for returning callers; see [`crate::Assembler::next_ahead`]. Call this with at most one unanswered
-    /// [`Work`]: one batch prepared ahead keeps the device busy, and more would only be formed too early and so be
-    /// smaller.
-    pub fn pull_ahead(&mut self, device: AsyncDevice, prepare: Duration) -> Option<Work<I, O>> {
-        if !self.shared.lock().assembler.is_full() {
-            let now = clock::now();
-            std::thread::sleep(form_at(now, device.free_at, prepare) - now);
-        }
-        let work = self.wait(self.shared.lock(), DeviceState::Asynchronous(device))?;
+    /// wait for returning callers; see [`crate::Assembler::next_ahead`]. Meanwhile `stager` gets the items that will
+    /// probably be in the batch. Call this with at most one unanswered [`Work`]: one batch prepared ahead keeps the device
+    /// busy, and more would only be formed too early and so be smaller.
+    pub fn pull_ahead(
+        &mut self,
+        device: AsyncDevice,
+        prepare: Duration,
+        stager: &mut dyn Stager<I>,
+    ) -> Option<Work<I, O>> {
+        let mut staging = Staging::new(stager);
+        self.stage_until(form_at(clock::now(), device.free_at, prepare), &mut staging);
+        let work = self.wait(DeviceState::Asynchronous(device), &mut staging)?;
         work.starts(device.free_at);
         Some(work)
     }
 
-    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>, device: DeviceState) -> Option<Work<I, O>> {
+    /// Stages items until this time, or until the batch is full.
+    fn stage_until(&self, until: Instant, staging: &mut Staging<'_, I>) {
+        let mut state = self.shared.lock();
+        loop {
+            let now = clock::now();
+            if state.assembler.is_full() || now >= until {
+                return;
+            }
+            if !staging.step(&mut state) {
+                let pause = staging.next_look(now, until) - now;
+                MutexGuard::unlocked(&mut state, || std::thread::sleep(pause));
+            }
+        }
+    }
+
+    fn wait(&self, device: DeviceState, staging: &mut Staging<'_, I>) -> Option<Work<I, O>> {
+        let mut state = self.shared.lock();
         loop {
             let now = clock::now();
             state.wakeup_pending = false;
             let next = match device {
                 DeviceState::Free => state.assembler.next(now),
-                DeviceState::Asynchronous(device) => state.assembler.next_ahead(device, now),
+                DeviceState::Asynchronous(device) => {
+                    let device = staging.device(device, &state);
+                    state.assembler.next_ahead(device, staging.staged(), now)
+                }
             };
             let expired = state.assembler.expire(now);
             let pause = match next {
@@ -82,6 +105,8 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
             match pause {
                 Pause::End => return None,
                 Pause::Sleep => self.sleep(&mut state, None),
+                // The lock was released while an item was staged, so the queue is checked again.
+                Pause::SleepUntil(_) if device.is_asynchronous() && staging.step(&mut state) => {}
                 Pause::SleepUntil(at) => self.sleep(&mut state, Some(at)),
             }
         }
@@ -130,6 +155,12 @@ enum DeviceState {
     Free,
     /// The device works asynchronously, and may be busy.
     Asynchronous(AsyncDevice),
+}
+
+impl DeviceState {
+    fn is_asynchronous(self) -> bool {
+        matches!(self, Self::Asynchronous(_))
+    }
 }
 
 /// Next step of a worker without a batch.

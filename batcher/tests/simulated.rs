@@ -4,5 +4,7 @@
 mod ahead;
 #[path = "simulated/company.rs"]
 mod company;
+#[path = "simulated/random.rs"]
+mod random;
 #[path = "simulated/simulation.rs"]
 mod simulation;

@@ -291,8 +291,8 @@ fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let ticket = batcher.submit(job(0), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
     let free_at = now() + span;
-    let device = AsyncDevice { free_at, inputs: Duration::ZERO };
-    let work = worker.pull_ahead(device, prepare).expect("is due");
+    let device = AsyncDevice { free_at, inputs: Duration::ZERO, launch: Duration::ZERO, row: Duration::ZERO };
+    let work = worker.pull_ahead(device, prepare, &mut ()).expect("is due");
     assert!(work.started() >= free_at - prepare);
     work.answer(vec![0]);
     drop(ticket);
@@ -304,8 +304,8 @@ fn a_full_batch_ahead_is_formed_at_once() {
     let mut worker = batcher.worker();
     let ticket = batcher.submit(Job { number: 0, weight: 1, group: 0 }, Terms::default());
     let free_at = now() + Duration::from_secs(3);
-    let device = AsyncDevice { free_at, inputs: Duration::ZERO };
-    let work = worker.pull_ahead(device, Duration::ZERO).expect("is due");
+    let device = AsyncDevice { free_at, inputs: Duration::ZERO, launch: Duration::ZERO, row: Duration::ZERO };
+    let work = worker.pull_ahead(device, Duration::ZERO, &mut ()).expect("is due");
     assert!(work.started() < free_at);
     work.answer(vec![0]);
     drop(ticket);

@@ -4,7 +4,9 @@
 mod queue;
 
 use queue::{Queue, Rows, at, millis};
-use weir_batcher::{Assembler, AsyncDevice, Due, Item, Next, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction};
+use weir_batcher::{
+    Assembler, AsyncDevice, Due, Item, Next, Policy, QueuePolicy, Staged, SubmitError, Terms, TimeoutAction,
+};
 
 fn patient(preferred: &[usize]) -> Policy {
     Policy { delay: millis(100), preferred: preferred.to_vec(), ..Policy::new(8) }
@@ -169,13 +171,16 @@ fn returning_items_are_awaited_for_a_limited_time_even_if_their_batch_never_ends
     queue.one(102);
     assert!(queue.start(102).is_some(), "the same client asks again 2 ms after its answer");
     queue.one(150);
-    let device = AsyncDevice { free_at: at(202), inputs: millis(0) };
-    let Next::WaitUntil(until) = queue.assembler.next_ahead(device, at(190)) else {
+    let device = AsyncDevice { free_at: at(202), inputs: millis(0), launch: millis(0), row: millis(0) };
+    let Next::WaitUntil(until) = queue.assembler.next_ahead(device, &Staged::default(), at(190)) else {
         panic!("both clients share a batch if the second waits for the first");
     };
     assert_eq!(until, at(205), "1.5 times the turnaround after the batch's end");
-    assert!(matches!(queue.assembler.next_ahead(device, at(302)), Next::WaitUntil(_)));
-    assert!(matches!(queue.assembler.next_ahead(device, at(303)), Next::Run(_)), "the batch took twice its time");
+    assert!(matches!(queue.assembler.next_ahead(device, &Staged::default(), at(302)), Next::WaitUntil(_)));
+    assert!(
+        matches!(queue.assembler.next_ahead(device, &Staged::default(), at(303)), Next::Run(_)),
+        "the batch took twice its time"
+    );
 }
 
 #[test]
@@ -189,8 +194,8 @@ fn a_batch_that_takes_longer_with_more_items_waits_for_none() {
     queue.one(102);
     assert!(queue.start(102).is_some());
     queue.one(150);
-    let device = AsyncDevice { free_at: at(202), inputs: millis(0) };
-    assert!(matches!(queue.assembler.next_ahead(device, at(190)), Next::Run(_)));
+    let device = AsyncDevice { free_at: at(202), inputs: millis(0), launch: millis(0), row: millis(0) };
+    assert!(matches!(queue.assembler.next_ahead(device, &Staged::default(), at(190)), Next::Run(_)));
 }
 
 #[test]

@@ -195,8 +195,17 @@ pub trait Instance: Send {
     /// Frees the memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 
-    /// Starts a batch like [`Instance::run`], but does not wait for a device that works asynchronously. Started batches
-    /// finish in the order of their start. [`Instance::run`] may be called in between.
+    /// Copies the inputs of one request into memory from which the device copies them, because the request will probably be
+    /// in the next batch of at most `most` rows. `request` is a batch of this request alone. Returns `None` if the inputs
+    /// cannot be staged, or the memory is full. The next call of [`Instance::start`] or [`Instance::run`] discards what it
+    /// does not use.
+    fn stage(&mut self, request: &Batch, most: usize) -> Option<StagedRows> {
+        let _ = (request, most);
+        None
+    }
+
+    /// Starts a batch like [`Instance::run`], but does not wait for a device that works asynchronously. Inputs of requests
+    /// that were staged need not be copied again; see [`RequestInfo::staged`]. Started batches finish in the order of their start. [`Instance::run`] may be called in between.
     ///
     /// # Errors
     /// [`ModelError`], as from [`Instance::run`]; most failures of a model are reported here already. Batches started
@@ -402,6 +411,17 @@ pub struct RequestInfo {
     pub rows: usize,
     /// Parameters of the request, without the reserved ones.
     pub parameters: Arc<Parameters>,
+    /// The place where [`Instance::stage`] put this request's inputs; `None` if they were not staged.
+    pub staged: Option<StagedRows>,
+}
+
+/// A place in the memory that an instance stages inputs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedRows {
+    /// Number of the memory, which the instance uses for one batch only.
+    pub memory: u64,
+    /// The request's first row in the memory.
+    pub first: usize,
 }
 
 /// The outputs of a batch.

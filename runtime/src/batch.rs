@@ -27,7 +27,7 @@ impl Interface {
             let pad = self.padding.as_ref().map_or(0.0, |padding| padding.value(&config.name));
             columns.push(Column { name, datatype: first.datatype, shape, parts, pad });
         }
-        let info = |job: &Job| RequestInfo { rows: job.rows, parameters: Arc::clone(&job.parameters) };
+        let info = |job: &Job| RequestInfo { rows: job.rows, parameters: Arc::clone(&job.parameters), staged: None };
         Ok(Batch { rows, columns, requests: jobs.iter().map(info).collect() })
     }
 

@@ -13,6 +13,7 @@ mod instance;
 mod memory;
 mod observer;
 mod runner;
+mod stage;
 mod warmup;
 mod watch;
 

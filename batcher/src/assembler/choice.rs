@@ -11,8 +11,11 @@ use crate::prefix::{QueueDelay, Rule, batch_prefix};
 
 /// Readiness of a batch for a free device.
 pub(super) enum Ready {
-    /// A batch can run now; the value is the index of its group.
-    Batch(usize),
+    /// A batch of this group, of at most this weight, can run now.
+    Batch {
+        group: usize,
+        most: usize,
+    },
     At(Instant),
     Never,
 }
@@ -24,22 +27,22 @@ impl<T: Item> Assembler<T> {
             return Ready::Never;
         };
         if self.policy.delay.is_zero() || self.stage == Stage::Draining {
-            return Ready::Batch(first);
+            return Ready::Batch { group: first, most: usize::MAX };
         }
         let mut soonest = self.timeouts.first().map(|(at, _)| *at);
         for index in self.groups.in_order() {
             let group = self.groups.get(index);
             if self.may_run(group, now) {
-                return Ready::Batch(index);
+                return Ready::Batch { group: index, most: usize::MAX };
             }
             soonest = soonest.into_iter().chain(self.overdue_at(group)).min();
         }
         soonest.map_or(Ready::Never, Ready::At)
     }
 
-    /// Removes the next batch of a group from the queue.
-    pub(super) fn form(&mut self, index: usize, now: Instant) -> Batch<T> {
-        let count = self.count(index, now);
+    /// Removes the next batch of a group, of at most the weight `most`, from the queue.
+    pub(super) fn form(&mut self, (index, most): (usize, usize), now: Instant) -> Batch<T> {
+        let count = self.count(index, most, now);
         self.note_batch(index, now);
         let (weight, members) = self.take_first(index, count);
         let expected = self.groups.expected(index, weight);
@@ -101,9 +104,9 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the number of items in the group's next batch, at least one.
-    fn count(&mut self, index: usize, now: Instant) -> usize {
+    fn count(&mut self, index: usize, most: usize, now: Instant) -> usize {
         let group = self.groups.get(index);
-        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));
+        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight).min(most));
         let limit = self.groups.get_mut(index).curve.pick(most);
         let count = self.prefix(self.groups.get(index), limit, delay);
         count.unwrap_or(1)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
@@ -72,6 +73,11 @@ impl<G> Groups<G> {
 impl<G> Group<G> {
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(_, at)| *at)
+    }
+
+    /// Returns the rank and the slot of the first item that ranks behind `rank`.
+    pub(super) fn after(&self, rank: Rank) -> Option<(&Rank, &usize)> {
+        self.queue.range((Bound::Excluded(rank), Bound::Unbounded)).next()
     }
 
     fn is_idle(&self) -> bool {

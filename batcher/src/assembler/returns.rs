@@ -76,6 +76,17 @@ impl Returns {
         self.after(end, self.returning(weight))
     }
 
+    /// Returns the weight of the items of the batch answered last that are still to return.
+    pub(super) fn missing(&self) -> usize {
+        let Some(cohort) = self.cohort else { return 0 };
+        self.returning(cohort.weight).saturating_sub(cohort.weight - cohort.outstanding)
+    }
+
+    /// Returns the average time in which the clients of a batch send their next requests.
+    pub(super) fn turnaround(&self) -> Option<Duration> {
+        self.turnaround
+    }
+
     fn after(&self, answered: Instant, weight: usize) -> Option<Return> {
         let turnaround = self.turnaround.filter(|_| weight > 0)?;
         let until = answered + turnaround.mul_f64(LONGEST_WAIT);

@@ -10,7 +10,7 @@ use weir_batcher::Policy;
 const DELAY: u64 = 1_000;
 
 /// A model that runs in a tenth of the delay.
-const SHORT: Device = Device { copy: 10, launch: 40, fixed: 50, row: 5, output: 10 };
+const SHORT: Device = Device { copy: 10, copy_row: 0, launch: 40, fixed: 50, row: 5, output: 10 };
 
 fn simulation(max_weight: usize, device: Device, load: Load) -> Simulation {
     let policy = Policy { delay: Duration::from_micros(DELAY), ..Policy::new(max_weight) };
@@ -67,7 +67,7 @@ proptest! {
     fn a_lone_client_waits_almost_never_on_any_device(
         copy in 0..500_u64, launch in 0..3_000_u64, fixed in 0..3_000_u64, output in 0..500_u64, think in 0..5_000_u64,
     ) {
-        let device = Device { copy, launch, fixed, row: 10, output };
+        let device = Device { copy, copy_row: 0, launch, fixed, row: 10, output };
         let mut simulation = simulation(16, device, Load::Closed { clients: 1, think });
         simulation.run(10);
         let alone = copy + launch.max(fixed + 10) + output;

@@ -1,15 +1,18 @@
 //! A simulated device with clients, on which batches are formed by a real assembler.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use weir_batcher::{self as batcher, Assembler, Batch, Item, Next, Policy, Terms, form_at};
+use weir_batcher::{self as batcher, Assembler, Batch, Id, Item, Next, Policy, Staged, Terms, form_at};
 
 /// Start of the simulated time, which can be any moment.
 #[expect(clippy::disallowed_methods, reason = "the simulated time needs a first moment")]
 static START: LazyLock<Instant> = LazyLock::new(|| tokio::time::Instant::now().into_std());
+
+/// Microseconds in which a host does not wake up to stage rows.
+const SHORT: u64 = 100;
 
 /// Microseconds until a sleeping thread runs after an event that wakes it.
 const WAKE: u64 = 10;
@@ -17,8 +20,10 @@ const WAKE: u64 = 10;
 /// A device that works asynchronously; all times in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
-    /// Time in which the host gathers a batch's inputs, before the device can begin.
+    /// Time in which the host prepares the inputs of a batch of any size, before the device can begin.
     pub(crate) copy: u64,
+    /// Time in which the host copies the inputs of each row, in addition. A row may be staged.
+    pub(crate) copy_row: u64,
     /// Time in which the host launches a batch's kernels.
     pub(crate) launch: u64,
     /// Time that the device takes for a batch of any size.
@@ -34,6 +39,10 @@ impl Device {
         self.fixed + self.row * rows as u64
     }
 
+    fn copies(self, rows: usize) -> u64 {
+        self.copy + self.copy_row * rows as u64
+    }
+
     /// Returns the time of a batch on an idle device.
     fn alone(self, rows: usize) -> u64 {
         self.launch.max(self.run(rows)) + self.output
@@ -41,7 +50,7 @@ impl Device {
 
     /// Returns the most rows that the device can answer in a second, in batches of this size.
     pub(crate) fn capacity(self, rows: usize) -> f64 {
-        rows as f64 * 1e6 / (self.copy + self.launch).max(self.run(rows) + self.output) as f64
+        rows as f64 * 1e6 / (self.copies(rows) + self.launch).max(self.run(rows) + self.output) as f64
     }
 }
 
@@ -61,8 +70,16 @@ pub(crate) enum Ahead {
     Never,
     /// A batch is formed as early as the device's next one must be prepared.
     Always,
-    /// The assembler decides the moment.
+    /// The assembler decides the moment, and the inputs of a batch are copied once it is formed.
     Decided,
+    /// The assembler decides the moment, and rows are staged before.
+    Staged,
+}
+
+impl Ahead {
+    fn is_decided(self) -> bool {
+        matches!(self, Self::Decided | Self::Staged)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +106,8 @@ enum Event {
 struct InFlight {
     batch: Batch<Row>,
     begun: u64,
+    /// Time in which the inputs that were not staged were copied.
+    inputs: u64,
 }
 
 /// Requests that were answered.
@@ -104,6 +123,17 @@ pub(crate) struct Outcome {
     pub(crate) latencies: Vec<u64>,
 }
 
+/// What the host expects of the next batch.
+#[derive(Clone, Copy)]
+struct Prefetch {
+    /// Time until which the device is busy.
+    free: u64,
+    /// Time that preparing a batch takes.
+    prepare: u64,
+    /// Part of it in which inputs are copied.
+    inputs: u64,
+}
+
 pub(crate) struct Simulation {
     pub(crate) assembler: Assembler<Row>,
     device: Device,
@@ -114,8 +144,11 @@ pub(crate) struct Simulation {
     in_flight: VecDeque<InFlight>,
     /// True while the host waits for a batch to be due.
     waiting: bool,
-    /// Time until which the device is busy, as the host expects it, and the time that preparing a batch takes.
-    prefetch: Option<(u64, u64)>,
+    prefetch: Option<Prefetch>,
+    /// Rows that were staged since the last batch was formed.
+    staged: (Staged, BTreeSet<Id>),
+    /// Time until which the host copies a row that it stages.
+    copying: u64,
     device_free: u64,
     answered: u64,
     random: u64,
@@ -141,6 +174,8 @@ impl Simulation {
             in_flight: VecDeque::new(),
             waiting: true,
             prefetch: None,
+            staged: Default::default(),
+            copying: 0,
             device_free: 0,
             answered: 0,
             random: 1,
@@ -206,47 +241,84 @@ impl Simulation {
 
     fn decide(&mut self) {
         let now = instant(self.now);
-        if !self.waiting {
-            return;
+        if !self.waiting || self.now < self.copying {
+            return; // a row that is being copied ends with this event
         }
         let next = match (self.ahead, self.prefetch) {
             (Ahead::Never, _) | (_, None) => self.assembler.next(now),
-            (Ahead::Always | Ahead::Decided, Some((free, prepare))) => {
-                let form = form_at(now, instant(free), micros(prepare));
-                let full = matches!(self.ahead, Ahead::Decided) && self.assembler.is_full();
+            (Ahead::Always | Ahead::Decided | Ahead::Staged, Some(prefetch)) => {
+                let form = form_at(now, instant(prefetch.free), micros(prefetch.prepare));
+                let full = self.ahead.is_decided() && self.assembler.is_full();
                 if form > now && !full {
-                    self.at((form - now).as_micros() as u64, Event::Decide);
-                    return;
+                    return self.wait_to_form((form - now).as_micros() as u64);
                 }
-                match self.ahead {
-                    Ahead::Decided => {
-                        let inputs = micros(self.device.copy);
-                        self.assembler.next_ahead(batcher::AsyncDevice { free_at: instant(free), inputs }, now)
-                    }
-                    Ahead::Always | Ahead::Never => self.assembler.next(now),
-                }
+                self.next_ahead(prefetch)
             }
         };
         match next {
             Next::Run(batch) => self.start(batch),
-            Next::WaitUntil(at) => self.at((at - now).as_micros() as u64 + 1, Event::Decide),
+            Next::WaitUntil(at) => {
+                if !self.stages() {
+                    self.at((at - now).as_micros() as u64 + 1, Event::Decide);
+                }
+            }
             Next::Idle => {}
         }
     }
 
+    fn next_ahead(&mut self, prefetch: Prefetch) -> Next<Row> {
+        let now = instant(self.now);
+        if !self.ahead.is_decided() {
+            return self.assembler.next(now);
+        }
+        let device = self.device_state(prefetch);
+        self.assembler.next_ahead(device, &self.staged.0, now)
+    }
+
+    fn device_state(&self, Prefetch { free, inputs, .. }: Prefetch) -> batcher::AsyncDevice {
+        let row = if matches!(self.ahead, Ahead::Staged) { self.device.copy_row } else { 0 };
+        let [inputs, launch, row] = [inputs, self.device.launch, row].map(micros);
+        batcher::AsyncDevice { free_at: instant(free), inputs, launch, row }
+    }
+
+    /// Waits until a batch is to be formed. A host that stages rows looks for more of them each time half of the
+    /// remaining time has passed.
+    fn wait_to_form(&mut self, left: u64) {
+        if self.stages() {
+            return;
+        }
+        let looks_again = matches!(self.ahead, Ahead::Staged) && left >= SHORT;
+        self.at(if looks_again { left / 2 } else { left }, Event::Decide);
+    }
+
+    /// Begins to copy a queued row, if rows are staged and there is one left.
+    fn stages(&mut self) -> bool {
+        if !matches!(self.ahead, Ahead::Staged) {
+            return false;
+        }
+        let Some(next) = self.assembler.stage(&mut self.staged.0) else { return false };
+        self.staged.1.insert(next.id);
+        self.copying = self.now + self.device.copy_row;
+        self.at(self.device.copy_row, Event::Decide);
+        true
+    }
+
     fn start(&mut self, batch: Batch<Row>) {
         self.waiting = false;
-        let Device { copy, launch, output, .. } = self.device;
-        let launched = self.now + copy + launch;
-        let begin = self.device_free.max(self.now + copy);
+        let Device { copy, copy_row, launch, output, .. } = self.device;
+        let (_, staged) = std::mem::take(&mut self.staged);
+        let left = batch.members.iter().filter(|member| !staged.contains(&member.id)).count();
+        let inputs = copy + copy_row * left as u64;
+        let launched = self.now + inputs + launch;
+        let begin = self.device_free.max(self.now + inputs);
         self.device_free = launched.max(begin + self.device.run(batch.weight)) + output;
-        if let Some((free, _)) = self.prefetch {
+        if let Some(Prefetch { free, .. }) = self.prefetch {
             self.assembler.starts(batch.number, instant(free.max(self.now)), batch.expected);
         }
         self.batches.push(batch.weight);
-        self.in_flight.push_back(InFlight { batch, begun: self.now });
+        self.in_flight.push_back(InFlight { batch, begun: self.now, inputs });
         self.at(self.device_free + WAKE - self.now, Event::Answer);
-        self.at(copy + launch, Event::HandOver);
+        self.at(inputs + launch, Event::HandOver);
     }
 
     /// Hands the batch over, unless the previous one is not answered yet.
@@ -260,32 +332,34 @@ impl Simulation {
         if matches!(self.ahead, Ahead::Never) {
             return;
         }
-        let launched = last.begun + self.device.copy + self.device.launch;
-        if launched > self.now {
+        let (begun, inputs, launch) = (last.begun, last.inputs, self.device.launch);
+        if begun + inputs + launch > self.now {
             return; // the answer of the previous batch came during the launch of this one
         }
         let expected = last.batch.expected.as_micros() as u64;
-        let Device { copy, launch, .. } = self.device;
-        let (began, prepare) = match self.ahead {
-            Ahead::Decided => {
-                ((last.begun + copy).max(self.answered), copy + launch.saturating_sub(expected) + expected / 8)
-            }
-            Ahead::Always | Ahead::Never => (self.now, copy + launch + expected / 8),
+        let next = match self.ahead {
+            Ahead::Staged => self.device.copy,
+            Ahead::Never | Ahead::Always | Ahead::Decided => inputs,
         };
-        self.wait_for_batch(Some((began + expected, prepare)));
+        let (began, prepare) = if self.ahead.is_decided() {
+            ((begun + inputs).max(self.answered), next + launch.saturating_sub(expected) + expected / 8)
+        } else {
+            (self.now, inputs + launch + expected / 8)
+        };
+        self.wait_for_batch(Some(Prefetch { free: began + expected, prepare, inputs: next }));
     }
 
-    fn wait_for_batch(&mut self, prefetch: Option<(u64, u64)>) {
+    fn wait_for_batch(&mut self, prefetch: Option<Prefetch>) {
         self.prefetch = prefetch.or(self.prefetch);
         self.waiting = true;
         self.at(0, Event::Decide);
     }
 
     fn answer(&mut self) {
-        let Some(InFlight { batch, begun }) = self.in_flight.pop_front() else {
+        let Some(InFlight { batch, begun, inputs }) = self.in_flight.pop_front() else {
             return;
         };
-        let elapsed = self.now - self.answered.max(begun + self.device.copy);
+        let elapsed = self.now - self.answered.max(begun + inputs);
         self.answered = self.now;
         self.assembler.finished(batch.number, instant(self.now));
         self.assembler.record(&(), batch.weight, micros(elapsed));

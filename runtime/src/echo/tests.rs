@@ -40,7 +40,11 @@ fn batch(dims: &[i64], parts: Vec<RequestTensor>) -> Batch {
     let mut parameters = Parameters::new();
     parameters.insert("k".to_owned(), Parameter::Int(5));
     let parameters = Arc::new(parameters);
-    let info = |part: &RequestTensor| RequestInfo { rows: part.shape.dims()[0], parameters: Arc::clone(&parameters) };
+    let info = |part: &RequestTensor| RequestInfo {
+        rows: part.shape.dims()[0],
+        parameters: Arc::clone(&parameters),
+        staged: None,
+    };
     Batch {
         rows: usize::try_from(dims[0]).unwrap(),
         requests: parts.iter().map(info).collect(),

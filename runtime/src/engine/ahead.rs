@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A batch is pulled as late as possible without the device becoming idle, and is started while the previous batch
-//! runs. It is not started ahead if it runs sooner together with the next requests of the clients that are answered
+//! runs. Until then the instance thread copies the inputs of the queued requests. A batch is not started ahead if it runs sooner together with the next requests of the clients that are answered
 //! meanwhile; the batcher decides this. The two threads synchronise at each batch, so at most one batch is started
 //! ahead.
 
@@ -20,6 +20,7 @@ use weir_batcher::{AsyncDevice, Work, Worker};
 use super::JobResult;
 use super::context::InstanceContext;
 use super::runner::{Runner, now, panicked, waits};
+use super::stage::InputStager;
 use super::watch::{RunGuard, TakenGuard};
 use crate::backend::{BatchOutput, Started};
 use crate::error::ServeError;
@@ -36,6 +37,8 @@ struct BatchInFlight<'a> {
     begun: Instant,
     /// Time that the start of the batch took on this thread.
     preparing: Duration,
+    /// Part of it in which the inputs that were not staged were copied; zero if the time of a row is not known.
+    copying: Duration,
 }
 
 /// Times of the batch that was answered last.
@@ -43,7 +46,8 @@ struct BatchInFlight<'a> {
 struct Answered {
     /// Time at which the device had finished the batch; `None` before the first batch.
     at: Option<Instant>,
-    /// Time in which the batch's inputs were gathered, before the device could begin.
+    /// Time in which the batch's inputs were gathered, before the device could begin, without the time of copies that could
+    /// have been staged.
     inputs: Duration,
 }
 
@@ -61,18 +65,32 @@ struct Prefetch {
 const MARGIN: u32 = 8;
 
 impl Prefetch {
-    /// Computes the pull time after a batch that the host began at `begun` and whose start took `preparing`. While the
-    /// host launches a batch, the device already runs its first part, so the launch is hidden as far as it is shorter
-    /// than the run; only the inputs must be ready before.
-    fn after(begun: Instant, (expected, preparing): (Duration, Duration), answered: Answered) -> Self {
-        let inputs = answered.inputs.min(preparing);
-        let launch = preparing - inputs;
-        let device_begins = answered.at.map_or(begun, |at| at.max(begun + inputs));
+    /// Computes the pull time after a batch that the host began at `begun`. While the host launches a batch, the device
+    /// already runs its first part, so the launch is hidden as far as it is shorter than the run; only the inputs must be
+    /// ready before.
+    fn after(begun: Instant, start: StartTimes, answered: Answered) -> Self {
+        let StartTimes { expected, preparing, copying, row } = start;
+        let inputs = answered.inputs.min(preparing.saturating_sub(copying));
+        let launch = preparing.saturating_sub(inputs + copying);
+        let device_begins = answered.at.map_or(begun, |at| at.max(begun + inputs + copying));
         Self {
-            device: AsyncDevice { free_at: device_begins + expected, inputs },
+            device: AsyncDevice { free_at: device_begins + expected, inputs, launch, row },
             prepare: inputs + launch.saturating_sub(expected) + expected / MARGIN,
         }
     }
+}
+
+/// Times of the start of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct StartTimes {
+    /// Time that the batch will probably take on the device.
+    expected: Duration,
+    /// Time of the start on this thread: inputs and launch.
+    preparing: Duration,
+    /// Part of it in which the inputs that were not staged were copied.
+    copying: Duration,
+    /// Time in which the inputs of one row are staged; zero if it is not known.
+    row: Duration,
 }
 
 /// Serves until the queue is closed and empty.
@@ -94,38 +112,41 @@ fn start_all<'a>(
     (hand_over, answered): (&SyncSender<BatchInFlight<'a>>, &Mutex<Answered>),
 ) {
     let mut prefetch: Option<Prefetch> = None;
+    let mut stager = InputStager::new(runner);
     loop {
         let work = match prefetch {
             None => worker.pull(),
-            Some(Prefetch { device, prepare }) => worker.pull_ahead(device, prepare),
+            Some(Prefetch { device, prepare }) => worker.pull_ahead(device, prepare, &mut stager),
         };
         let Some(work) = work else { return };
         let (expected, begun) = (work.expected(), now());
-        let Some(batch) = start(runner, context, work, begun) else {
+        let Some(batch) = start((runner, context), work, &mut stager, begun) else {
             continue;
         };
-        let preparing = batch.preparing;
+        let times = StartTimes { expected, preparing: batch.preparing, copying: batch.copying, row: stager.row() };
         if hand_over.send(batch).is_err() {
             return;
         }
-        prefetch = Some(Prefetch::after(begun, (expected, preparing), *answered.lock()));
+        prefetch = Some(Prefetch::after(begun, times, *answered.lock()));
     }
 }
 
 /// Starts a batch; `None` if it failed at once, in which case its requests are already answered.
 fn start<'a>(
-    runner: &Mutex<Runner>,
-    context: &'a InstanceContext,
+    (runner, context): (&Mutex<Runner>, &'a InstanceContext),
     work: Work<Job, JobResult>,
+    stager: &mut InputStager<'_>,
     begun: Instant,
 ) -> Option<BatchInFlight<'a>> {
     let waits = waits(&work);
     let (taken, run) = (context.take(&work), context.begin(work.items(), begun));
+    let staged = stager.take(&work);
     let mut runner = runner.lock();
-    match runner.begin(work.items()) {
+    match runner.begin(work.items(), &staged) {
         Ok((started, rows)) => {
             let preparing = begun.elapsed();
-            Some(BatchInFlight { work, taken, run, waits, rows, started, begun, preparing })
+            let copying = stager.copying(work.items(), &staged).min(preparing);
+            Some(BatchInFlight { work, taken, run, waits, rows, started, begun, preparing, copying })
         }
         Err(error) => {
             drop(run);
@@ -148,12 +169,13 @@ fn answer_all(
 
 /// Waits for a batch, and answers its requests.
 fn answer(runner: &Mutex<Runner>, context: &InstanceContext, batch: BatchInFlight<'_>, answered: &Mutex<Answered>) {
-    let BatchInFlight { work, taken: _taken, run, waits, rows, started, begun, preparing } = batch;
+    let BatchInFlight { work, taken: _taken, run, waits, rows, started, begun, preparing, copying } = batch;
     let finished = finish(context, started, rows);
     drop(run);
     let ended = now();
     let inputs = finished.as_ref().map_or(Duration::ZERO, |answer| answer.timing.input).min(preparing);
-    let previous = std::mem::replace(&mut *answered.lock(), Answered { at: Some(ended), inputs });
+    let previous =
+        std::mem::replace(&mut *answered.lock(), Answered { at: Some(ended), inputs: inputs.saturating_sub(copying) });
     let elapsed = device_time(previous, begun + inputs, ended).max(preparing - inputs);
     match finished {
         Ok(answer) => {
@@ -190,17 +212,30 @@ mod tests {
     #[test]
     fn the_next_batch_is_pulled_before_the_device_is_free_by_a_margin_and_its_inputs() {
         let begun = now();
-        let prefetch = Prefetch::after(begun, (ms(80), ms(30)), Answered { at: None, inputs: ms(3) });
-        assert_eq!(prefetch.device, AsyncDevice { free_at: begun + ms(80), inputs: ms(3) });
+        let times = |expected| StartTimes { expected, preparing: ms(30), ..StartTimes::default() };
+        let answered = Answered { at: None, inputs: ms(3) };
+        let prefetch = Prefetch::after(begun, times(ms(80)), answered);
+        let device = AsyncDevice { free_at: begun + ms(80), inputs: ms(3), launch: ms(27), row: Duration::ZERO };
+        assert_eq!(prefetch.device, device);
         assert_eq!(prefetch.prepare, ms(13), "the launch takes less time than the run, and is hidden");
-        let prefetch = Prefetch::after(begun, (ms(8), ms(30)), Answered { at: None, inputs: ms(3) });
+        let prefetch = Prefetch::after(begun, times(ms(8)), answered);
         assert_eq!(prefetch.prepare, ms(3 + 19 + 1), "the launch takes 19 ms longer than the run");
+    }
+
+    #[test]
+    fn copies_that_can_be_staged_do_not_count_as_preparation() {
+        let begun = now();
+        let times = StartTimes { expected: ms(80), preparing: ms(30), copying: ms(12), row: ms(2) };
+        let prefetch = Prefetch::after(begun, times, Answered { at: Some(begun), inputs: ms(3) });
+        let device = AsyncDevice { free_at: begun + ms(95), inputs: ms(3), launch: ms(15), row: ms(2) };
+        assert_eq!(prefetch, Prefetch { device, prepare: ms(13) });
     }
 
     #[test]
     fn the_device_begins_when_the_previous_batch_is_done_and_the_inputs_are_ready() {
         let begun = now();
-        let free_at = |at| Prefetch::after(begun, (ms(80), ms(30)), Answered { at, inputs: ms(3) }).device.free_at;
+        let times = StartTimes { expected: ms(80), preparing: ms(30), ..StartTimes::default() };
+        let free_at = |at| Prefetch::after(begun, times, Answered { at, inputs: ms(3) }).device.free_at;
         assert_eq!(free_at(Some(begun + ms(20))), begun + ms(100));
         assert_eq!(free_at(Some(begun)), begun + ms(83));
         let previous = Answered { at: Some(begun + ms(20)), inputs: ms(3) };

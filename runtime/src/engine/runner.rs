@@ -1,6 +1,7 @@
 //! Runs batches on an instance and answers their requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +9,7 @@ use weir_batcher::Work;
 
 use super::context::InstanceContext;
 use super::{Cost, JobReply, JobResult};
-use crate::backend::{BatchOutput, Instance, ModelError, Started};
+use crate::backend::{BatchOutput, Instance, ModelError, StagedRows, Started};
 use crate::batch::OutputSlice;
 use crate::error::ServeError;
 use crate::job::Job;
@@ -104,9 +105,23 @@ impl Runner {
         Ok(answer)
     }
 
-    /// Starts a batch of the jobs; returns it with the number of its rows.
-    pub(super) fn begin(&mut self, jobs: &[Job]) -> Result<(Started, usize), ServeError> {
-        let batch = self.context.interface.gather(jobs)?;
+    /// Copies the inputs of a queued job ahead; `None` if the instance does not stage them.
+    pub(super) fn stage(&mut self, job: &Job, most: usize) -> Option<StagedRows> {
+        let request = self.context.interface.gather(slice::from_ref(job)).ok()?;
+        let stage = AssertUnwindSafe(|| self.instance.stage(&request, most));
+        catch_unwind(stage).ok().flatten()
+    }
+
+    /// Starts a batch of the jobs, of which some are staged; returns it with the number of its rows.
+    pub(super) fn begin(
+        &mut self,
+        jobs: &[Job],
+        staged: &[Option<StagedRows>],
+    ) -> Result<(Started, usize), ServeError> {
+        let mut batch = self.context.interface.gather(jobs)?;
+        for (request, place) in batch.requests.iter_mut().zip(staged) {
+            request.staged = *place;
+        }
         let start = AssertUnwindSafe(|| self.instance.start(&batch));
         let started = catch_unwind(start).map_err(|panic| panicked(panic.as_ref()))??;
         Ok((started, batch.rows))

@@ -186,7 +186,11 @@ fn run(
     let Some(columns) = columns else {
         return Err(ModelError::Failed("its inputs are too large".to_owned()));
     };
-    let batch = Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::new(Parameters::new()) }] };
+    let batch = Batch {
+        rows,
+        columns,
+        requests: vec![RequestInfo { rows, parameters: Arc::new(Parameters::new()), staged: None }],
+    };
     limited(rows, || {
         let fresh = instance.warm_up_copy();
         let fresh = fresh.map_err(|error| ModelError::Failed(error.to_string()))?;

@@ -1,17 +1,20 @@
 //! Tests of a device that works asynchronously, with one batch started ahead.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::backend::{
-    Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, Started,
+    Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, StagedRows,
+    Started,
 };
 use crate::engine::Engine;
 use crate::error::ServeError;
 use parking_lot::Mutex;
 
-use super::fake::{Fake, Running, add_one};
+use super::fake::{Fake, Running, add_one, answer, inputs, numbers};
+use crate::engine::runner::now;
 
 /// Timeout that is longer than any test needs on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -228,4 +231,107 @@ async fn clients_share_one_batch_where_it_takes_as_long_as_two_smaller_ones() {
     });
     assert!(shared.await.unwrap(), "the clients always ran in two batches");
     clients.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A model that adds one to inputs that it stages, on a device that runs one batch at a time.
+struct Staging {
+    signature: Signature,
+    staged: Arc<AtomicUsize>,
+}
+
+struct StagingInstance {
+    /// The inputs that were staged since the last batch, and the number of their memory.
+    memory: (u64, Vec<i32>),
+    /// Number of requests whose staged inputs were used.
+    staged: Arc<AtomicUsize>,
+    device_free: Instant,
+}
+
+struct OnDevice {
+    until: Instant,
+    answer: BatchOutput,
+}
+
+/// Time of a batch on the device: much longer than a client takes to send its next request.
+const RUN: Duration = Duration::from_millis(10);
+
+impl Model for Staging {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        let staged = Arc::clone(&self.staged);
+        Ok(Box::new(StagingInstance { memory: (0, Vec::new()), staged, device_free: now() }))
+    }
+}
+
+impl Instance for StagingInstance {
+    fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
+        self.start(batch)?.finish()
+    }
+
+    fn overlap(&self) -> Overlap {
+        Overlap::OneAhead
+    }
+
+    fn stage(&mut self, request: &Batch, most: usize) -> Option<StagedRows> {
+        let (number, memory) = &mut self.memory;
+        let first = memory.len();
+        if first + request.rows > most {
+            return None;
+        }
+        memory.extend(inputs(request));
+        Some(StagedRows { memory: *number, first })
+    }
+
+    fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
+        let next = self.memory.0 + 1;
+        let (number, memory) = std::mem::replace(&mut self.memory, (next, Vec::new()));
+        let mut sums = Vec::new();
+        for (request, part) in batch.requests.iter().zip(&batch.columns[0].parts) {
+            let rows = match request.staged.filter(|staged| staged.memory == number) {
+                Some(StagedRows { first, .. }) => {
+                    self.staged.fetch_add(1, SeqCst);
+                    memory[first..first + request.rows].to_vec()
+                }
+                None => numbers(&part.data),
+            };
+            sums.extend(rows.iter().map(|x| x + 1));
+        }
+        self.device_free = self.device_free.max(now()) + RUN;
+        let answer = answer(&[batch.rows as i64, 1], &sums);
+        Ok(Started::Pending(Box::new(OnDevice { until: self.device_free, answer })))
+    }
+}
+
+impl Pending for OnDevice {
+    fn finish(self: Box<Self>) -> Result<BatchOutput, ModelError> {
+        std::thread::sleep(self.until.saturating_duration_since(now()));
+        Ok(self.answer)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn staged_requests_get_their_own_answers_while_others_are_cancelled() {
+    let (staged, fake) = (Arc::new(AtomicUsize::new(0)), Fake::new(add_one));
+    let model: Arc<dyn Model> = Arc::new(Staging { signature: fake.signature.clone(), staged: Arc::clone(&staged) });
+    let running = Running { engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()), runs: fake.runs };
+    let clients = (0..6).map(|client| {
+        let running = running.clone();
+        tokio::spawn(async move {
+            for x in (0..30).map(|number| 1_000 * client + number) {
+                let cancelled = running.ask(-x);
+                let answer = running.ask(x);
+                tokio::task::yield_now().await;
+                cancelled.abort();
+                assert_eq!(answer.await.unwrap(), Ok(vec![x + 1]));
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        tokio::time::timeout(TIMEOUT, client).await.unwrap().unwrap();
+    }
+    let staged = staged.load(SeqCst);
+    assert!(staged > 100, "only {staged} of 180 requests were staged");
 }

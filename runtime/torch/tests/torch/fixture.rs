@@ -114,7 +114,7 @@ pub(crate) fn whole(name: &str, datatype: DataType, shape: &[i64], data: Bytes) 
 /// Returns a batch with the number of rows of its first column.
 pub(crate) fn batch(columns: Vec<Column>) -> Batch {
     let rows = columns[0].shape.dims().first().copied().unwrap_or(1);
-    Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::default() }] }
+    Batch { rows, columns, requests: vec![RequestInfo { rows, parameters: Arc::default(), staged: None }] }
 }
 
 pub(crate) fn run(instance: &mut dyn Instance, columns: Vec<Column>) -> Result<Vec<Tensor>, ModelError> {
