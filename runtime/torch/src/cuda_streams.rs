@@ -37,8 +37,13 @@ impl CudaStreams {
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Tensor, Fault> {
+        self.upload_pinned(&Tensor::pinned(element_type, sizes, fill)?)
+    }
+
+    /// Queues the copy of a tensor in page-locked memory to the device.
+    pub(crate) fn upload_pinned(&self, tensor: &Tensor) -> Result<Tensor, Fault> {
         let StreamPair { upload, compute } = &*self.pair;
-        Tensor::pinned(element_type, sizes, fill)?.upload(upload, compute)
+        tensor.upload(upload, compute)
     }
 
     /// The stream that the model runs on.

@@ -15,6 +15,7 @@ use crate::remark::Remark;
 use crate::runner::Runner;
 use crate::sandbox::{self, End, Report, Request, Sandbox, Scope, Stage, enter, report};
 use crate::settings::{FORWARD, Settings};
+use crate::staged_inputs::Staging;
 use crate::startup::TrimWhenDropped;
 use crate::warm_up::{self, RunnableInput, contradiction};
 use crate::weights::Weights;
@@ -269,6 +270,7 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
         runner: runner.clone(),
         peak_memory: PeakMemory::default(),
         counted: CountedMemory::default(),
+        staging: Staging::default(),
         trim: TrimWhenDropped::default(),
     }
 }

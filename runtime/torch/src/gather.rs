@@ -1,6 +1,7 @@
 //! Gathers the data of several requests into one batch tensor.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use weir_runtime::backend::{Column, RequestTensor};
@@ -49,18 +50,68 @@ pub(crate) fn single_part(column: &Column) -> Option<&Bytes> {
 
 /// Writes every byte of the batch tensor: the parts one after the other, with padding. The column must have passed
 /// [`check`].
-pub(crate) fn gather(column: &Column, element_size: usize, mut out: &mut [MaybeUninit<u8>]) {
-    let whole = column.shape.dims();
-    let inner = whole.get(1..).unwrap_or(&[]);
-    let row = inner.iter().product::<usize>() * element_size;
-    let pad = element::encode(column.datatype, column.pad);
-    for part in &column.parts {
+pub(crate) fn gather(column: &Column, element_size: usize, out: &mut [MaybeUninit<u8>]) {
+    gather_staged(column, element_size, &[], out);
+}
+
+/// Writes the batch tensor like [`gather`]. A part for which `staged` has a row was copied to this row of `out` by
+/// [`stage`], and is moved to its place, unless another part was written over it. `out` may have more rows than the batch.
+pub(crate) fn gather_staged(
+    column: &Column,
+    element_size: usize,
+    staged: &[Option<usize>],
+    out: &mut [MaybeUninit<u8>],
+) {
+    let layout = RowLayout::of(column, element_size);
+    let staged = staged.iter().copied().chain(std::iter::repeat(None));
+    let mut at = 0;
+    for (part, staged) in column.parts.iter().zip(staged) {
         let rows = rows_of(part.shape.dims());
-        let (target, rest) = out.split_at_mut(rows * row);
-        place_part(target, inner, part, &pad);
-        out = rest;
+        // All writes so far are before row `at`, so rows from there on are still as they were staged.
+        match staged.filter(|first| *first >= at).and_then(|first| layout.range(first, rows, out.len())) {
+            Some(from) => out.copy_within(from, at * layout.bytes),
+            None => layout.place(part, at, out),
+        }
+        at += rows;
     }
-    fill(out, &pad);
+    let end = (rows_of(column.shape.dims()) * layout.bytes).min(out.len());
+    fill(&mut out[at * layout.bytes..end], &layout.pad);
+}
+
+/// Copies the column's only part, with padding, to row `first` of `out`, in which the rows of a batch lie. The column must
+/// have passed [`check`].
+pub(crate) fn stage(column: &Column, element_size: usize, first: usize, out: &mut [MaybeUninit<u8>]) {
+    let layout = RowLayout::of(column, element_size);
+    for part in &column.parts {
+        layout.place(part, first, out);
+    }
+}
+
+/// The layout of a row in a batch tensor.
+struct RowLayout<'a> {
+    /// Dimensions of a row.
+    inner: &'a [usize],
+    bytes: usize,
+    pad: Vec<u8>,
+}
+
+impl<'a> RowLayout<'a> {
+    fn of(column: &'a Column, element_size: usize) -> Self {
+        let inner = column.shape.dims().get(1..).unwrap_or(&[]);
+        let bytes = inner.iter().product::<usize>() * element_size;
+        Self { inner, bytes, pad: element::encode(column.datatype, column.pad) }
+    }
+
+    /// Returns the bytes of these rows; `None` if they do not fit into `size` bytes.
+    fn range(&self, first: usize, rows: usize, size: usize) -> Option<Range<usize>> {
+        let range = first * self.bytes..(first + rows) * self.bytes;
+        (range.end <= size).then_some(range)
+    }
+
+    fn place(&self, part: &RequestTensor, first: usize, out: &mut [MaybeUninit<u8>]) {
+        let rows = rows_of(part.shape.dims());
+        place_part(&mut out[first * self.bytes..(first + rows) * self.bytes], self.inner, part, &self.pad);
+    }
 }
 
 /// Concatenates the BYTES elements of all parts; strings are not padded.
@@ -123,6 +174,7 @@ fn fill(target: &mut [MaybeUninit<u8>], pad: &[u8]) {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::prelude::*;
     use weir_protocol::{DataType, Shape};
 
     use super::*;
@@ -147,7 +199,11 @@ mod tests {
         // The buffer holds stale bytes, every one of which must be overwritten.
         let mut out = vec![MaybeUninit::new(77); column.shape.elements()];
         gather(column, 1, &mut out);
-        let bytes = out.iter().map(|byte| {
+        initialised(&out)
+    }
+
+    fn initialised(bytes: &[MaybeUninit<u8>]) -> Vec<u8> {
+        let bytes = bytes.iter().map(|byte| {
             // SAFETY: `vec!` initialised every element.
             #[expect(unsafe_code, reason = "reads what the test wrote")]
             unsafe {
@@ -178,6 +234,49 @@ mod tests {
     #[test]
     fn a_scalar_is_one_row() {
         assert_eq!(gathered(&column(&[], &[(&[], &[4])])), [4]);
+    }
+
+    /// Returns the batch of the column after its parts were staged to these rows, in this order of their positions.
+    fn staged(column: &Column, most: usize, staged: &[(usize, usize)]) -> Vec<u8> {
+        let row = column.shape.dims()[1..].iter().product::<usize>();
+        let mut out = vec![MaybeUninit::new(77); most * row];
+        let mut places = vec![None; column.parts.len()];
+        for &(position, first) in staged {
+            let alone = Column { parts: vec![column.parts[position].clone()], ..column.clone() };
+            stage(&alone, 1, first, &mut out);
+            places[position] = Some(first);
+        }
+        gather_staged(column, 1, &places, &mut out);
+        initialised(&out[..column.shape.elements()])
+    }
+
+    proptest! {
+        /// `order` has the positions of the parts in the batch in the order in which they were staged; other positions are
+        /// requests that were cancelled or overtaken, and left their rows behind.
+        #[test]
+        fn staged_parts_give_the_same_batch_as_copied_ones(
+            sizes in prop::collection::vec((1..4_i64, 1..3_i64), 1..6),
+            order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle(),
+            staged_parts in 0..9_usize,
+        ) {
+            let bytes: Vec<u8> = (0..64).collect();
+            let mut from = 0;
+            let parts: Vec<(Vec<i64>, &[u8])> = sizes.iter().map(|&(rows, inner)| {
+                let count = (rows * inner) as usize;
+                from += count;
+                (vec![rows, inner], &bytes[from - count..from])
+            }).collect();
+            let parts: Vec<(&[i64], &[u8])> = parts.iter().map(|(shape, data)| (shape.as_slice(), *data)).collect();
+            let rows = sizes.iter().map(|(rows, _)| rows).sum();
+            let column = column(&[rows, 2], &parts);
+            let mut first = 0;
+            let mut places = Vec::new();
+            for &position in &order[..staged_parts] {
+                places.extend((position < sizes.len()).then_some((position, first)));
+                first += sizes.get(position).map_or(2, |(rows, _)| *rows as usize);
+            }
+            prop_assert_eq!(staged(&column, 32, &places), gathered(&column));
+        }
     }
 
     #[test]

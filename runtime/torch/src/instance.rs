@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
     Affinity, Batch, BatchOutput, Column, Instance, LoadError, ModelError, Overlap, Pending, RunMemory, ShapeTolerance,
-    Signature, Started, TensorConfig, Timing,
+    Signature, StagedRows, Started, TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
@@ -16,6 +16,7 @@ use crate::outputs::{self, OutputBinding};
 use crate::peak_memory::PeakMemory;
 use crate::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
 use crate::settings::Cache;
+use crate::staged_inputs::Staging;
 use crate::startup::{self, TrimWhenDropped};
 use crate::stopwatch::Stopwatch;
 
@@ -34,6 +35,7 @@ pub(crate) struct TorchInstance {
     pub(crate) runner: Runner,
     pub(crate) peak_memory: PeakMemory,
     pub(crate) counted: CountedMemory,
+    pub(crate) staging: Staging,
     pub(crate) trim: TrimWhenDropped,
 }
 
@@ -101,6 +103,7 @@ impl Instance for TorchInstance {
                 runner,
                 peak_memory: PeakMemory::default(),
                 counted: CountedMemory::default(),
+                staging: Staging::default(),
                 trim: TrimWhenDropped::default(),
             })
         }))
@@ -119,11 +122,20 @@ impl Instance for TorchInstance {
         }
     }
 
+    fn stage(&mut self, request: &Batch, most: usize) -> Option<StagedRows> {
+        if self.runner.placement.is_processor() || self.plan.signature.max_batch_size == 0 {
+            return None;
+        }
+        let columns = self.plan.columns(request);
+        let uploads = |index| self.runner.uploads(&self.plan.binding, index);
+        self.staging.add(&columns, (request.rows, most), uploads)
+    }
+
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
-        let inputs = &self.plan.signature.inputs;
-        let columns: Vec<Option<&Column>> =
-            inputs.iter().map(|input| batch.columns.iter().find(|column| *column.name == *input.name)).collect();
-        let (run, workspace) = self.runner.start(&self.plan.binding, &columns, self.counted.metering)?;
+        let columns = self.plan.columns(batch);
+        let prepared = self.staging.prepare(&columns, &batch.requests);
+        let counted = (&prepared, self.counted.metering);
+        let (run, workspace) = self.runner.start(&self.plan.binding, &columns, counted)?;
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column)).sum();
         self.counted.record(inputs, workspace);
         match run {
@@ -156,6 +168,12 @@ impl Pending for QueuedBatch {
 }
 
 impl Plan {
+    /// Returns a batch's columns in the order of the signature's inputs.
+    fn columns<'a>(&self, batch: &'a Batch) -> Vec<Option<&'a Column>> {
+        let inputs = self.signature.inputs.iter();
+        inputs.map(|input| batch.columns.iter().find(|column| *column.name == *input.name)).collect()
+    }
+
     fn answer(&self, run_outputs: &[RunOutput], rows: usize, mut timing: Timing) -> Result<BatchOutput, ModelError> {
         let mut stopwatch = Stopwatch::start();
         let outputs = self.name_outputs(run_outputs, rows)?;

@@ -45,6 +45,7 @@ mod remote;
 mod runner;
 mod sandbox;
 mod settings;
+mod staged_inputs;
 mod stamp;
 mod startup;
 mod stopwatch;

@@ -15,6 +15,7 @@ use crate::peak_memory::PeakMemory;
 use crate::runner::Runner;
 use crate::sandbox::{self, Sandbox};
 use crate::settings::Settings;
+use crate::staged_inputs::Staging;
 use crate::startup::TrimWhenDropped;
 use crate::weights::Weights;
 use crate::{infer, inspect, op_libraries, plan, process};
@@ -164,6 +165,7 @@ impl Model for TorchModel {
             runner: plan::runner(&self.settings, self.weights.for_instance(device)?, device)?,
             peak_memory: PeakMemory::default(),
             counted: CountedMemory::default(),
+            staging: Staging::default(),
             trim: TrimWhenDropped::default(),
         }))
     }

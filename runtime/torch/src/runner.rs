@@ -20,6 +20,7 @@ use crate::memory::Cap;
 use crate::module::{Argument, Metering, Module, Output, Value, Values};
 use crate::process;
 use crate::settings::{Cache, RunOptions};
+use crate::staged_inputs::PreparedInputs;
 use crate::stopwatch::Stopwatch;
 use crate::tensor::Tensor;
 
@@ -111,24 +112,25 @@ impl Runner {
         binding: &Binding,
         columns: &[Option<&Column>],
     ) -> Result<(Vec<RunOutput>, Timing), ModelError> {
-        match self.start(binding, columns, Metering::Off)?.0 {
+        match self.start(binding, columns, (&PreparedInputs::default(), Metering::Off))?.0 {
             StartedRun::Done(outputs, timing) => Ok((outputs, timing)),
             StartedRun::Queued(call) => call.finish(),
         }
     }
 
-    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. Also returns the most bytes that the run
-    /// allocated at once on its device, without its inputs; 0 if they were not counted.
+    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. `prepared` has inputs that need not be copied
+    /// again. Also returns the most bytes that the run allocated at once on its device, without its inputs; 0 if they were
+    /// not counted.
     pub(crate) fn start(
         &self,
         binding: &Binding,
         columns: &[Option<&Column>],
-        metering: Metering,
+        (prepared, metering): (&PreparedInputs, Metering),
     ) -> Result<(StartedRun, u64), ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
         match &self.placement {
             Placement::Processor => self.run_on_cpu(binding, columns, metering),
-            Placement::Cuda(gpu) => self.queue(gpu, binding, columns, metering),
+            Placement::Cuda(gpu) => self.queue(gpu, (binding, columns, prepared), metering),
         }
     }
 
@@ -143,7 +145,7 @@ impl Runner {
                 .map(|(outputs, timing)| (StartedRun::Done(outputs, timing), 0));
         }
         let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
-        let values = self.values(binding, columns)?;
+        let values = self.values(binding, columns, &[])?;
         timing.input = stopwatch.lap();
         let run = self.module.run(&values, self.options, metering, None).map_err(Fault::of_run)?;
         timing.infer = stopwatch.lap();
@@ -154,8 +156,7 @@ impl Runner {
     fn queue(
         &self,
         gpu: &Gpu,
-        binding: &Binding,
-        columns: &[Option<&Column>],
+        (binding, columns, prepared): (&Binding, &[Option<&Column>], &PreparedInputs),
         metering: Metering,
     ) -> Result<(StartedRun, u64), ModelError> {
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
@@ -166,8 +167,8 @@ impl Runner {
         let (metering, stream) = (gpu.metering(metering), Some(gpu.streams.compute()));
         let upload = || {
             let mut stopwatch = Stopwatch::start();
-            let values = self.values(binding, columns);
-            input.set(stopwatch.lap());
+            let values = self.values(binding, columns, &prepared.tensors);
+            input.set(prepared.spent + stopwatch.lap());
             values
         };
         let batch = launch(&gpu.streams, upload, |values: Values| {
@@ -181,23 +182,31 @@ impl Runner {
         Ok((StartedRun::Queued(run), peak.get()))
     }
 
-    fn values(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<Values, ModelError> {
+    fn values(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        prepared: &[Option<Tensor>],
+    ) -> Result<Values, ModelError> {
+        let value = |index: usize, column: &Column| {
+            let prepared = prepared.get(index).and_then(Option::as_ref);
+            self.value(column, self.argument(binding, index), prepared)
+        };
         match binding {
             Binding::Positional { argument_of, arguments } => {
                 let mut values: Vec<Value> = (0..*arguments).map(|_| Value::Absent).collect();
-                for (&index, column) in argument_of.iter().zip(columns) {
+                for (index, (&argument, column)) in argument_of.iter().zip(columns).enumerate() {
                     if let Some(column) = column {
-                        values[index] = self.value(column, &self.module.arguments()[index])?;
+                        values[argument] = value(index, column)?;
                     }
                 }
                 Ok(Values::Positional(values))
             }
             Binding::Dict(keys) => {
-                let argument = &self.module.arguments()[0];
                 let mut entries = Vec::with_capacity(keys.len());
-                for (key, column) in keys.iter().zip(columns) {
+                for (index, (key, column)) in keys.iter().zip(columns).enumerate() {
                     if let Some(column) = column {
-                        entries.push((key.clone(), self.value(column, argument)?));
+                        entries.push((key.clone(), value(index, column)?));
                     }
                 }
                 Ok(Values::Dict(entries))
@@ -205,9 +214,23 @@ impl Runner {
         }
     }
 
+    /// Returns the argument of `forward` that the input with this index becomes, or becomes a part of.
+    fn argument(&self, binding: &Binding, index: usize) -> &Argument {
+        let arguments = self.module.arguments();
+        match binding {
+            Binding::Positional { argument_of, .. } => &arguments[argument_of[index]],
+            Binding::Dict(_) => &arguments[0],
+        }
+    }
+
+    /// Returns true if the input with this index is copied to a device as a tensor.
+    pub(crate) fn uploads(&self, binding: &Binding, index: usize) -> bool {
+        !self.argument(binding, index).kind.is_one_value()
+    }
+
     /// Makes the model's argument from a column, on the model's device. If the model writes to its input, the request's
     /// bytes are copied, because they are needed again if the batch fails and its requests run alone.
-    fn value(&self, column: &Column, argument: &Argument) -> Result<Value, ModelError> {
+    fn value(&self, column: &Column, argument: &Argument, prepared: Option<&Tensor>) -> Result<Value, ModelError> {
         check_datatype(column, argument).map_err(ModelError::Failed)?;
         let (Some(element_type), Some(size)) = (element::element_type(column.datatype), column.datatype.size()) else {
             return Ok(Value::Strings(gather::strings(column)));
@@ -216,7 +239,10 @@ impl Runner {
         let sizes: Vec<i64> = column.shape.signed().collect();
         let fill = |out: &mut _| gather::gather(column, size, out);
         let tensor = match &self.placement {
-            Placement::Cuda(gpu) if !argument.kind.is_one_value() => gpu.streams.upload(element_type, &sizes, fill),
+            Placement::Cuda(gpu) if !argument.kind.is_one_value() => match prepared {
+                Some(tensor) => gpu.streams.upload_pinned(tensor),
+                None => gpu.streams.upload(element_type, &sizes, fill),
+            },
             Placement::Cuda(_) => Tensor::filled(element_type, &sizes, fill),
             Placement::Processor => match gather::single_part(column).filter(|_| !argument.mutated) {
                 Some(data) => Tensor::borrowed(element_type, &sizes, size, data)

@@ -168,6 +168,44 @@ impl Tensor {
     }
 }
 
+/// A tensor in page-locked memory that is filled little by little.
+#[derive(Debug)]
+pub(crate) struct PinnedMemory(Tensor);
+
+impl PinnedMemory {
+    /// Takes uninitialised memory for a tensor with these sizes.
+    pub(crate) fn new(element_type: i32, sizes: &[i64]) -> Result<Self, Fault> {
+        Tensor::pinned(element_type, sizes, |_| ()).map(Self)
+    }
+
+    /// Returns the memory of the elements, row-major.
+    pub(crate) fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
+        let (data, size) = self.0.memory();
+        if size == 0 {
+            return &mut [];
+        }
+        // SAFETY: the tensor was made by `new`, contiguous and in host memory, and has no other owner.
+        unsafe { std::slice::from_raw_parts_mut(data.cast(), size) }
+    }
+
+    /// Returns a tensor with these sizes over the beginning of the memory, all of whose bytes must have been written. Returns
+    /// `None` if it would be empty. libtorch's allocator finds the memory by its address when a copy is queued, and reuses it
+    /// only after the copy, as that of [`Tensor::pinned`].
+    pub(crate) fn into_tensor(
+        self,
+        element_type: i32,
+        sizes: &[i64],
+        element_size: usize,
+    ) -> Result<Option<Tensor>, Fault> {
+        let size = sizes.iter().product::<i64>() as usize * element_size;
+        let bytes = self.0.into_bytes();
+        if size > bytes.len() {
+            return Ok(None);
+        }
+        Tensor::borrowed(element_type, sizes, element_size, &bytes.slice(..size))
+    }
+}
+
 impl Drop for Tensor {
     fn drop(&mut self) {
         // SAFETY: `self` owns the tensor, and nothing uses it afterwards.
