@@ -438,7 +438,7 @@ pub struct BatchOutput {
 /// Durations of the steps of a run: Triton's `compute_input`, `compute_infer` and `compute_output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Gathering the parts into batch tensors and copying them to the device.
+    /// Gathering the parts into batch tensors and copying them to the device, without what was staged before.
     pub input: Duration,
     /// Running the model itself.
     pub infer: Duration,
