@@ -1,11 +1,13 @@
 """Writes the models of `exported`: programs of torch.export, and PyTorch's answers to batches of them.
 
     pip install torch==2.11.0 && python exported.py
+    pip install torch==2.8.0 && python exported.py release     # torch_2_8.pt2; also with later releases
 
 Each model is `NAME.pt2`, and `NAME.npz` has the tensors `B/in/INPUT` and `B/out/OUTPUT` of batches of B rows. The files
 are committed, so that running the tests needs no PyTorch.
 """
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -214,6 +216,19 @@ class Ungraded(nn.Module):
         return self.head(y / scale)
 
 
+class Release(nn.Module):
+    """Parameters, buffers and constants of two types, as each release of torch stores them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
+        self.register_buffer("order", torch.tensor([2, 0, 1]), persistent=False)
+        self.shift = torch.tensor([0.5])
+
+    def forward(self, x):
+        return {"y": self.norm(self.layer(x))[:, self.order] + self.shift}
+
+
 class Model(NamedTuple):
     module: nn.Module
     # Makes the arguments for a number of rows.
@@ -304,7 +319,10 @@ def write(name: str, model: Model) -> None:
     module = model.module.eval()
     example = model.arguments(2)
     dynamic = shapes(model, example) if model.batched else None
-    torch.export.save(torch.export.export(module, example, dynamic_shapes=dynamic), HERE / f"{name}.pt2")
+    program = torch.export.export(module, example, dynamic_shapes=dynamic)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    torch.export.save(program, HERE / f"{name}.pt2")
     names = list(torch.export.load(HERE / f"{name}.pt2").graph_signature.user_inputs)
     answers = {}
     for rows in (1, 2, 7, MOST) if model.batched else (1,):
@@ -324,6 +342,9 @@ def main() -> None:
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(0)
     HERE.mkdir(exist_ok=True)
+    if sys.argv[1:] == ["release"]:
+        write("torch_" + "_".join(torch.__version__.split(".")[:2]), Model(Release(), floats(4)))
+        return
     for name, model in MODELS.items():
         write(name, model)
     for name, module in REFUSED.items():

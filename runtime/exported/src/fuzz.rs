@@ -32,7 +32,7 @@ fn exercise(program: &Program) {
 fn no_program_makes_the_reader_panic() {
     let texts: Vec<Vec<u8>> =
         ["mlp", "encoder", "numbers", "even", "bag", "ungraded"].iter().map(|name| text(name)).collect();
-    let payload = Payload { entry: String::new(), bytes: 0, tensor: None };
+    let payload = Payload { entry: String::new(), archive: None, bytes: 0, tensor: None };
     let weights: HashMap<String, Payload> = HashMap::from([("w".to_owned(), payload)]);
     fuzz(
         SECONDS,
@@ -49,7 +49,7 @@ fn no_program_makes_the_reader_panic() {
 #[test]
 fn no_archive_makes_the_reader_panic() {
     let files: Vec<Vec<u8>> =
-        ["mlp", "bag"].iter().map(|name| std::fs::read(models().join(format!("{name}.pt2"))).unwrap()).collect();
+        ["mlp", "bag", "torch_2_8"].iter().map(|name| std::fs::read(models().join(format!("{name}.pt2"))).unwrap()).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.pt2");
     fuzz(

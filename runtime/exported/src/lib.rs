@@ -18,10 +18,12 @@ mod inline;
 mod json;
 mod monomial;
 mod operators;
+mod pickle;
 mod plan;
 mod rows;
 mod scalars;
 mod schema;
+mod section;
 mod shapes;
 mod tree;
 

@@ -1,4 +1,4 @@
-//! Programs that torch 2.11 exported (`tests/models/exported.py`): contract, verdict and plan.
+//! Programs that torch exported (`tests/models/exported.py`): contract, verdict and plan.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -44,6 +44,9 @@ fn rows_are_followed_through_each_program() {
         ("fixed", "no batch"),
         ("even", "proven"),
         ("ungraded", "proven"),
+        ("torch_2_8", "proven"),
+        ("torch_2_13", "proven"),
+        ("torch_2_15", "proven"),
     ];
     let found: Vec<(&str, String)> = decided.iter().map(|(name, _)| (*name, verdict(name))).collect();
     let expected: Vec<(&str, String)> = decided.iter().map(|(name, is)| (*name, (*is).to_owned())).collect();
@@ -104,6 +107,25 @@ fn subgraphs_without_gradients_are_part_of_the_plan() {
     let plan = program("ungraded").unwrap().plan().unwrap();
     let names: Vec<&str> = plan.calls.iter().map(|call| &*call.name).collect();
     assert_eq!(names, ["aten::linear", "aten::relu", "aten::amax", "aten::add", "aten::div", "aten::linear"]);
+}
+
+#[test]
+fn the_weights_of_each_release_are_read() {
+    for name in ["torch_2_8", "torch_2_13", "torch_2_15"] {
+        let mut archive = Archive::open(&path(name)).unwrap();
+        let program = archive.program().unwrap();
+        let mut found: Vec<(String, i32, Vec<i64>, Vec<u8>)> = Vec::new();
+        for weight in &program.weights {
+            let mut bytes = vec![0; usize::try_from(weight.payload.bytes).unwrap()];
+            archive.read_payload(&weight.payload, &mut bytes).unwrap();
+            found.push((weight.name.clone(), weight.element_type, weight.sizes.clone(), bytes));
+        }
+        let of = |name: &str| found.iter().find(|(own, ..)| own == name).unwrap();
+        assert_eq!((of("layer.weight").1, &*of("layer.weight").2), (6, [3, 4].as_slice()), "{name}");
+        assert_eq!(of("shift").3, 0.5_f32.to_le_bytes(), "{name}");
+        let order: Vec<u8> = [2_i64, 0, 1].iter().flat_map(|at| at.to_le_bytes()).collect();
+        assert_eq!((of("order").1, &of("order").3), (4, &order), "{name}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn input(value: ValueId, text: &str) -> Input {
 }
 
 fn weight(value: ValueId) -> Weight {
-    let payload = Payload { entry: String::new(), bytes: 0, tensor: None };
+    let payload = Payload { entry: String::new(), archive: None, bytes: 0, tensor: None };
     let (sizes, strides) = (Vec::new(), Vec::new());
     Weight { name: format!("v{value}"), element_type: 6, sizes, strides, offset: 0, payload, value }
 }
