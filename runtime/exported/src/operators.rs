@@ -14,7 +14,7 @@ pub(crate) enum Rule {
     Transform(usize),
     /// The first operand is computed over the last dimensions, as many as the list in the named argument has.
     LastOf(&'static str),
-    /// A convolution or pooling: the first operand's dimensions after the batch and the channels, and the channels.
+    /// A convolution: the first operand's dimensions after the batch and the channels, and the channels.
     Spatial(usize),
     /// The first operand is computed row by row with weights: a linear layer over the last dimension.
     Linear,
@@ -110,7 +110,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
 }
 
 /// Names of operators in the namespace `aten`, by rule.
-pub(super) const TABLE: [(&str, Rule); 62] = [
+pub(super) const TABLE: [(&str, Rule); 65] = [
     (
         "add sub rsub mul div true_divide floor_divide remainder fmod pow abs neg exp exp2 expm1 log log2 log10 log1p \
          sqrt rsqrt reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid logit erf erfc floor ceil round \
@@ -138,22 +138,27 @@ pub(super) const TABLE: [(&str, Rule); 62] = [
         Rule::Over("dim"),
     ),
     ("layer_norm native_layer_norm rms_norm _fused_rms_norm", Rule::LastOf("normalized_shape")),
+    ("conv1d conv_transpose1d col2im", Rule::Spatial(1)),
     (
-        "conv1d conv_transpose1d max_pool1d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d upsample_linear1d \
-      upsample_nearest1d lp_pool1d _upsample_nearest_exact1d col2im",
-        Rule::Spatial(1),
-    ),
-    (
-        "conv2d conv_transpose2d max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d \
-      _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa \
-      pixel_shuffle pixel_unshuffle lp_pool2d _upsample_nearest_exact2d im2col channel_shuffle \
-      native_channel_shuffle",
+        "conv2d conv_transpose2d pixel_shuffle pixel_unshuffle im2col channel_shuffle native_channel_shuffle",
         Rule::Spatial(2),
     ),
+    ("conv3d conv_transpose3d", Rule::Spatial(3)),
     (
-        "conv3d conv_transpose3d max_pool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d upsample_nearest3d \
-      upsample_trilinear3d max_pool3d_with_indices _adaptive_avg_pool3d",
-        Rule::Spatial(3),
+        "max_pool1d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d upsample_linear1d upsample_nearest1d lp_pool1d \
+         _upsample_nearest_exact1d",
+        Rule::Last(1),
+    ),
+    (
+        "max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d _adaptive_avg_pool2d \
+         upsample_nearest2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa lp_pool2d \
+         _upsample_nearest_exact2d",
+        Rule::Last(2),
+    ),
+    (
+        "max_pool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d upsample_nearest3d upsample_trilinear3d \
+         max_pool3d_with_indices _adaptive_avg_pool3d",
+        Rule::Last(3),
     ),
     (
         "tril triu linalg_inv linalg_inv_ex inverse linalg_cholesky linalg_cholesky_ex linalg_det linalg_slogdet \

@@ -28,7 +28,7 @@ impl Proof<'_> {
         }
         match rule {
             Rule::Elementwise => self.elementwise(node, result),
-            Rule::Filled | Rule::FilledLike => self.filled(node),
+            Rule::Filled | Rule::FilledLike => self.filled(node, result),
             Rule::Dropout => match node.argument("train").or_else(|| node.argument("training")) {
                 Some(Argument::Bool(false)) => self.only(node).map(State::Rows),
                 Some(_) | None => Err(Stop::Unknown),
@@ -84,6 +84,7 @@ impl Proof<'_> {
         let shift = self.rank(result)?.saturating_sub(self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?);
         let dim = match rule {
             Rule::Elementwise if is_named(node, &COPIES) => dim,
+            Rule::Along(_) if is_whole_slice(node) => dim,
             Rule::Reshape => match self.reshape(plain(dim), node, result)? {
                 State::Rows(rows) if rows == plain(rows.dim) => rows.dim,
                 _ => return Err(Stop::Unknown),
@@ -154,14 +155,16 @@ impl Proof<'_> {
         Ok(State::Rows(plain(own)))
     }
 
-    /// Handles new tensors of equal elements. An element that is the number of rows couples them.
-    fn filled(&self, node: &Node) -> Proven<State> {
+    /// Handles new tensors of equal elements, which are constants unless a dimension is that of the rows. An element that
+    /// is the number of rows couples them.
+    fn filled(&self, node: &Node, result: ValueId) -> Proven<State> {
         let element = node.argument("fill_value").or_else(|| node.argument("s"));
         let fill = element.map(Argument::values).unwrap_or_default();
-        if fill.iter().all(|value| self.state(*value) == State::Constant) {
-            return Ok(State::Uniform);
+        if fill.iter().any(|value| self.state(*value) != State::Constant) {
+            return Err(Stop::Coupled);
         }
-        Err(Stop::Coupled)
+        let has_rows = self.sizes(result).map_or(true, |sizes| sizes.iter().any(|size| size.has(self.symbol)));
+        Ok(if has_rows { State::Uniform } else { State::Constant })
     }
 
     fn batch_norm(&self, node: &Node) -> Proven<State> {

@@ -200,6 +200,10 @@ fn numbers_of_rows_may_only_say_which_row_is_taken() {
     let at = |indices: Vec<Argument>| vec![A, ("indices", Argument::List(indices))];
     let of_each = ("index", at(vec![Argument::Value(2), Argument::Int(0)]), 3);
     assert_eq!(decided_all(&tensors, &[with_size("sym_size"), numbers.clone(), of_each]), Verdict::Proven);
+    let whole = ("slice", vec![("self", Argument::Value(2)), int("dim", 0), int("end", i64::MAX)], 3);
+    let by_slice = ("index", at(vec![Argument::Value(3), Argument::Int(0)]), 4);
+    let nodes = [with_size("sym_size"), numbers.clone(), whole, by_slice];
+    assert_eq!(decided_all(&["s 4 5", "size", "s", "s", "s 5"], &nodes), Verdict::Proven);
     let added = ("add", vec![("self", Argument::Value(2)), A], 3);
     let coupled = decided_all(&["s 4 5", "size", "s", "s 4 5"], &[with_size("sym_size"), numbers.clone(), added]);
     assert!(matches!(coupled, Verdict::Coupled(_)), "{coupled:?}");
@@ -241,6 +245,26 @@ fn equal_elements_are_rows_where_a_dimension_has_their_number() {
     let below = ("tril", vec![("self", Argument::Value(2))], 3);
     let nodes = [with_size("sym_size"), filled, below];
     assert!(matches!(decided_all(&["s 4", "size", "s s", "s s"], &nodes), Verdict::Coupled(_)));
+}
+
+#[test]
+fn a_new_tensor_without_a_dimension_of_rows_is_a_constant() {
+    let made = ("new_zeros", vec![A, ints("size", &[4])], 1);
+    let part = ("slice", vec![("self", Argument::Value(1)), int("dim", 0), int("start", 2)], 2);
+    let added = ("add", vec![A, ("other", Argument::Value(2))], 3);
+    assert_eq!(decided_all(&["s 2", "4", "2", "s 2"], &[made, part, added]), Verdict::Proven);
+}
+
+#[test]
+fn rows_in_the_place_of_channels_are_pooled_and_resized_apart() {
+    for (name, is_apart) in [("upsample_nearest2d", true), ("max_pool2d", true), ("conv2d", false)] {
+        let moved = ("transpose", vec![A, int("dim0", 0), int("dim1", 1)], 1);
+        let computed = (name, vec![("self", Argument::Value(1))], 2);
+        let back = ("transpose", vec![("self", Argument::Value(2)), int("dim0", 0), int("dim1", 1)], 3);
+        let verdict = decided_all(&["s 1 8 8", "1 s 8 8", "1 s 2 2", "s 1 2 2"], &[moved, computed, back]);
+        assert_eq!(verdict == Verdict::Proven, is_apart, "{name}: {verdict:?}");
+        assert!(is_apart || matches!(verdict, Verdict::Coupled(_)), "{name}: {verdict:?}");
+    }
 }
 
 #[test]

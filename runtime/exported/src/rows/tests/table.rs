@@ -83,6 +83,7 @@ fn over_dimensions(rule: Rule) -> Cases {
         ),
         Rule::Last(0) => only((vec!["s 4", "s 4"], vec![A])),
         Rule::Last(1) => both((vec!["s 4 4", "s 4 4"], vec![A]), (vec!["s", "s"], vec![A])),
+        Rule::Last(3) => both((vec!["s 4 4 4", "s 4 4 4"], vec![A]), (vec!["s 4 4", "s 4 4"], vec![A])),
         Rule::LastOf(argument) => {
             both((square(), vec![A, ints(argument, &[4])]), (vec!["s 4", "s 4"], vec![A, ints(argument, &[4, 4])]))
         }
