@@ -24,7 +24,7 @@ A service NAME in namespace NS has three addresses, for HTTP and gRPC on one por
 
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
 that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded; a command that uses
-neither is limited to one replica.
+neither is limited to one replica. $(METRICS_PORT) is a free port for its metrics, if it uses one.
 
 Ctrl-C, SIGTERM or closing the terminal finishes accepted requests, then stops; a second Ctrl-C or
 SIGTERM stops at once. Under nohup, closing the terminal has no effect.

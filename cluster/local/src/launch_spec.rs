@@ -16,7 +16,7 @@ use weir_fetch::Limits;
 
 use self::command::{Invocation, Program};
 use crate::options::Options;
-use crate::ports::{PortPlan, Ports};
+use crate::ports::{MetricsPlan, PortPlan, Ports};
 use crate::predictor_addresses::PredictorAddress;
 use crate::probe::{Probe, ServerKind};
 use crate::program;
@@ -50,8 +50,7 @@ pub(crate) struct LaunchSpec {
     /// Maximum size of all downloaded models in bytes.
     pub(crate) max_models_bytes: u64,
     pub(crate) ports: PortPlan,
-    /// Port of the metrics, the same in each run; `None` if they are at the port for HTTP.
-    pub(crate) metrics: Option<u16>,
+    pub(crate) metrics: MetricsPlan,
     pub(crate) server: ServerKind,
     pub(crate) probe: Probe,
     /// The probe that detects a hung replica; `None` if the replica has no liveness probe.
@@ -121,7 +120,8 @@ impl LaunchSpec {
         let name = revision.service().name();
         let mut spec = Self::read(name, pod, container, models, options).map_err(refused)?;
         let annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
-        spec.metrics = ContainerPorts::of(container).metrics(annotations);
+        let declared = ContainerPorts::of(container).metrics(annotations);
+        spec.metrics = MetricsPlan::of(&spec.words, &spec.env, declared);
         spec.predictor = options.predictors.of(revision.service());
         if spec.ports.max_replicas() == 1 && allows_several(workload) {
             spec.ignored_fields.push(BEYOND_ONE);
@@ -157,7 +157,7 @@ impl LaunchSpec {
             env,
             models,
             predictor: None,
-            metrics: None,
+            metrics: MetricsPlan::WithHttp,
         })
     }
 
@@ -177,7 +177,7 @@ impl LaunchSpec {
     /// Returns a sentence about a missing program or directory; `None` if nothing is missing or the path is part of a
     /// download.
     fn missing_program(&self) -> Option<String> {
-        let command = self.invocation(Ports { http: None, grpc: None });
+        let command = self.invocation(Ports { http: None, grpc: None, metrics: None });
         let mut paths = self.directory.iter().map(PathBuf::as_path);
         let program = Path::new(&command.program);
         if self.is_downloaded(program) || paths.any(|path| self.is_downloaded(path)) {

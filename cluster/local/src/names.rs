@@ -6,6 +6,9 @@ pub(crate) const PORT: &str = "PORT";
 /// Variable with the port on which a command serves gRPC.
 pub(crate) const GRPC_PORT: &str = "GRPC_PORT";
 
+/// Variable with the port on which a command serves its metrics, if not on the port for HTTP.
+pub(crate) const METRICS_PORT: &str = "METRICS_PORT";
+
 /// Variable with the address at which a transformer or an explainer reaches its predictor.
 pub(crate) const PREDICTOR_HOST: &str = "PREDICTOR_HOST";
 

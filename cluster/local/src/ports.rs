@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
 use crate::expand::mentions;
-use crate::names::{GRPC_PORT, PORT};
+use crate::names::{GRPC_PORT, METRICS_PORT, PORT};
 use pool::PortLease;
 pub(crate) use pool::PortPool;
 
@@ -26,6 +26,17 @@ pub(crate) enum PortPlan {
     Fixed(ContainerPorts),
 }
 
+/// Port of a command's metrics, before a free one is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricsPlan {
+    /// The metrics are at the port for HTTP.
+    WithHttp,
+    /// The command serves them on `$(METRICS_PORT)`; each run gets a free port.
+    Free,
+    /// The command serves them on this port in each run.
+    Fixed(u16),
+}
+
 /// Ports leased for one run; dropping this value releases them.
 #[derive(Debug)]
 pub(crate) struct LeasedPorts {
@@ -38,6 +49,30 @@ pub(crate) struct LeasedPorts {
 pub(crate) struct Ports {
     pub(crate) http: Option<u16>,
     pub(crate) grpc: Option<u16>,
+    /// `None` if the metrics are at the port for HTTP.
+    pub(crate) metrics: Option<u16>,
+}
+
+impl MetricsPlan {
+    /// Determines the port of the metrics from a command's words and the values of its own variables. `declared` is the
+    /// port of the pod's annotations.
+    pub(crate) fn of(words: &[String], env: &[(String, String)], declared: Option<u16>) -> Self {
+        let is_own = env.iter().any(|(name, value)| name == METRICS_PORT && !mentions(value, METRICS_PORT));
+        let mut texts = words.iter().chain(env.iter().map(|(_, value)| value));
+        match declared {
+            _ if !is_own && texts.any(|text| mentions(text, METRICS_PORT)) => Self::Free,
+            Some(port) => Self::Fixed(port),
+            None => Self::WithHttp,
+        }
+    }
+
+    fn assign(self, pool: &PortPool) -> Result<(Option<u16>, Option<PortLease>), String> {
+        match self {
+            Self::WithHttp => Ok((None, None)),
+            Self::Free => pool.any().map(|lease| (Some(lease.port()), Some(lease))),
+            Self::Fixed(port) => Ok((Some(port), None)),
+        }
+    }
 }
 
 impl PortPlan {
@@ -83,7 +118,8 @@ impl PortPlan {
     ///
     /// # Errors
     /// A clause, when a fixed port is in use or no port is free.
-    pub(crate) fn assign(self, pool: &PortPool) -> Result<LeasedPorts, String> {
+    pub(crate) fn assign(self, metrics: MetricsPlan, pool: &PortPool) -> Result<LeasedPorts, String> {
+        let (metrics, metrics_lease) = metrics.assign(pool)?;
         let (http, grpc) = match self {
             Self::Two => (Some(pool.any()?), Some(pool.any()?)),
             Self::One => (Some(pool.any()?), None),
@@ -100,19 +136,20 @@ impl PortPlan {
             Self::Two | Self::Grpc => Ports::new(port(&http), port(&grpc)),
             Self::Fixed(ContainerPorts { http, grpc }) => Ports::new(http, grpc),
         };
-        Ok(LeasedPorts { ports, _leases: http.into_iter().chain(grpc).collect() })
+        let leases = http.into_iter().chain(grpc).chain(metrics_lease);
+        Ok(LeasedPorts { ports: Ports { metrics, ..ports }, _leases: leases.collect() })
     }
 }
 
 impl Ports {
     fn new(http: Option<u16>, grpc: Option<u16>) -> Self {
-        Self { http, grpc }
+        Self { http, grpc, metrics: None }
     }
 
-    /// Returns the addresses of the ports on this machine, and that of the port for metrics.
-    pub(crate) fn endpoints(self, metrics: Option<u16>) -> Endpoints {
+    /// Returns the addresses of the ports on this machine.
+    pub(crate) fn endpoints(self) -> Endpoints {
         let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        Endpoints { http: self.http.map(here), grpc: self.grpc.map(here), metrics: metrics.map(here) }
+        Endpoints { http: self.http.map(here), grpc: self.grpc.map(here), metrics: self.metrics.map(here) }
     }
 }
 
@@ -169,24 +206,42 @@ mod tests {
     }
 
     #[test]
+    fn metrics_have_the_port_of_the_variable_or_of_the_annotation() {
+        let plan = |words: &[&str], env: &[(&str, &str)], declared| {
+            let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+            let env: Vec<_> = env.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+            MetricsPlan::of(&words, &env, declared)
+        };
+        assert_eq!(plan(&["serve"], &[], None), MetricsPlan::WithHttp);
+        assert_eq!(plan(&["serve"], &[], Some(8002)), MetricsPlan::Fixed(8002));
+        assert_eq!(plan(&["serve", "--metrics=$(METRICS_PORT)"], &[], Some(8002)), MetricsPlan::Free);
+        assert_eq!(plan(&["serve"], &[("METRICS", "$(METRICS_PORT)")], None), MetricsPlan::Free);
+        let own = [("METRICS_PORT", "8002")];
+        assert_eq!(plan(&["serve", "$(METRICS_PORT)"], &own, Some(8002)), MetricsPlan::Fixed(8002));
+    }
+
+    #[test]
     fn a_taken_port_is_named() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let pool = PortPool::new();
-        let error = fixed(port).assign(&pool).unwrap_err();
+        let error = fixed(port).assign(MetricsPlan::WithHttp, &pool).unwrap_err();
         assert!(error.starts_with(&format!("port {port} is in use;")), "{error}");
         drop(taken);
-        let leased = fixed(port).assign(&pool).unwrap();
+        let leased = fixed(port).assign(MetricsPlan::WithHttp, &pool).unwrap();
         assert_eq!(leased.ports, Ports::new(Some(port), None));
     }
 
     #[test]
     fn free_ports_differ() {
         let pool = PortPool::new();
-        let two = PortPlan::Two.assign(&pool).unwrap();
+        let two = PortPlan::Two.assign(MetricsPlan::Free, &pool).unwrap();
         assert_ne!(two.ports.http, two.ports.grpc);
-        let one = PortPlan::One.assign(&pool).unwrap();
+        let one = PortPlan::One.assign(MetricsPlan::Fixed(8002), &pool).unwrap();
         assert_eq!(one.ports.http, one.ports.grpc);
         assert_ne!(one.ports.http, two.ports.http);
+        assert_eq!(one.ports.metrics, Some(8002));
+        let metrics = two.ports.metrics.unwrap();
+        assert!(![two.ports.http, two.ports.grpc, one.ports.http].contains(&Some(metrics)));
     }
 }

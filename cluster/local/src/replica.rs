@@ -205,8 +205,8 @@ impl Task {
     }
 
     fn start(&mut self) -> Result<Run, String> {
-        let leased = self.spec.ports.assign(&self.pool)?;
-        self.replica.endpoints = leased.ports.endpoints(self.spec.metrics);
+        let leased = self.spec.ports.assign(self.spec.metrics, &self.pool)?;
+        self.replica.endpoints = leased.ports.endpoints();
         self.spawn(leased)
     }
 

@@ -1,9 +1,17 @@
 //! Finds the length of an engine's queue in its metrics, in Prometheus' text format, as they arrive.
 
-/// Names of the gauges with the requests that wait inside a server: those of vLLM, SGLang, Text Generation Inference and
-/// Triton.
-const NAMES: [&[u8]; 4] =
-    [b"vllm:num_requests_waiting", b"sglang:num_queue_reqs", b"tgi_queue_size", b"nv_inference_pending_request_count"];
+/// Names of the gauges with the requests that wait inside a server: those of vLLM, SGLang, Text Generation Inference,
+/// llama.cpp, LMDeploy, Ray Serve and Triton. vLLM inside Ray has no colon in its names.
+const NAMES: [&[u8]; 8] = [
+    b"vllm:num_requests_waiting",
+    b"ray_vllm_num_requests_waiting",
+    b"sglang:num_queue_reqs",
+    b"tgi_queue_size",
+    b"llamacpp:requests_deferred",
+    b"lmdeploy:num_requests_waiting",
+    b"ray_serve_deployment_queued_queries",
+    b"nv_inference_pending_request_count",
+];
 
 /// Longest line that is read, in bytes. Longer lines are skipped; those of the gauges have few labels.
 const MAX_LINE: usize = 4096;
@@ -109,6 +117,11 @@ mod tests {
         assert_eq!(scanned(vllm), Some(7));
         assert_eq!(scanned("sglang:num_queue_reqs{model_name=\"m\"} 12"), Some(12));
         assert_eq!(scanned("tgi_queue_size 5\r\n"), Some(5));
+        assert_eq!(scanned("llamacpp:requests_processing 1\nllamacpp:requests_deferred 6\n"), Some(6));
+        assert_eq!(scanned("lmdeploy:num_requests_waiting{engine=\"0\"} 1.0\n"), Some(1));
+        let ray = "ray_serve_deployment_queued_queries{application=\"app\",handle=\"a\"} 2.0\n\
+                   ray_serve_deployment_queued_queries{application=\"app\",handle=\"b\"} 3.0\n";
+        assert_eq!(scanned(ray), Some(5));
         assert_eq!(scanned("nv_inference_pending_request_count{model=\"m\",version=\"1\"} 2 1700000000000\n"), Some(2));
         assert_eq!(scanned("tgi_queue_size 0\n"), Some(0));
     }

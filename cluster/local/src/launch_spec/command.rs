@@ -8,7 +8,7 @@ use weir_cluster::{check_runtime_arguments, image_name};
 
 use super::LaunchSpec;
 use crate::expand::expand;
-use crate::names::{GRPC_PORT, PORT, PREDICTOR_HOST, RUNTIME};
+use crate::names::{GRPC_PORT, METRICS_PORT, PORT, PREDICTOR_HOST, RUNTIME};
 use crate::options::Options;
 use crate::ports::Ports;
 use crate::predictor_addresses::PredictorAddress;
@@ -113,7 +113,7 @@ impl LaunchSpec {
     /// Expands the command and its environment for a run on these ports.
     pub(crate) fn invocation(&self, ports: Ports) -> Invocation {
         let mut own = BTreeMap::new();
-        for (name, port) in [(PORT, ports.http), (GRPC_PORT, ports.grpc)] {
+        for (name, port) in [(PORT, ports.http), (GRPC_PORT, ports.grpc), (METRICS_PORT, ports.metrics)] {
             own.extend(port.map(|port| (name.to_owned(), port.to_string())));
         }
         let predictor = self.predictor.as_ref().and_then(PredictorAddress::get);

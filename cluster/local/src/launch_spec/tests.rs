@@ -7,7 +7,7 @@ use weir_cluster::{ComponentKind, ScalingPolicy, ServiceName, Storage};
 
 use super::command::Invocation;
 use super::*;
-use crate::ports::Ports;
+use crate::ports::{MetricsPlan, Ports};
 
 fn workload(pod: Value) -> Workload {
     let service = ServiceName::new("default", "digits").unwrap();
@@ -47,7 +47,7 @@ fn options() -> Options {
 
 fn invocation(pod: Value) -> Invocation {
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
-    spec.invocation(Ports { http: Some(1111), grpc: Some(2222) })
+    spec.invocation(Ports { http: Some(1111), grpc: Some(2222), metrics: Some(3333) })
 }
 
 #[track_caller]
@@ -141,7 +141,7 @@ fn our_runtime_without_a_model_is_refused_with_advice() {
 fn a_command_is_expanded_and_finds_its_models() {
     let command = invocation(container(json!({
         "command": ["python3", "$(SCRIPT)"],
-        "args": ["--port=$(PORT)", "--grpc=$(GRPC_PORT)", "$(UNKNOWN)", "$$(PORT)"],
+        "args": ["--port=$(PORT)", "--grpc=$(GRPC_PORT)", "--metrics=$(METRICS_PORT)", "$(UNKNOWN)", "$$(PORT)"],
         "env": [
             { "name": "BASE", "value": "/mnt/models/v1" },
             { "name": "SCRIPT", "value": "$(BASE)/serve.py" },
@@ -152,7 +152,14 @@ fn a_command_is_expanded_and_finds_its_models() {
     assert_eq!(command.program, "python3");
     assert_eq!(
         command.args,
-        ["/home/me/weir-examples/digits/v1/serve.py", "--port=1111", "--grpc=2222", "$(UNKNOWN)", "$(PORT)"]
+        [
+            "/home/me/weir-examples/digits/v1/serve.py",
+            "--port=1111",
+            "--grpc=2222",
+            "--metrics=3333",
+            "$(UNKNOWN)",
+            "$(PORT)"
+        ]
     );
     assert_eq!(command.env["EARLY"], "$(LATE)");
     assert_eq!(command.env["PORT"], "1111");
@@ -207,14 +214,13 @@ fn fields_that_need_a_cluster_are_refused_by_name() {
 #[test]
 fn metrics_are_read_on_the_port_of_the_annotations() {
     let mut workload = workload(container(json!({ "command": ["server", "--http-port=$(PORT)"] })));
-    assert_eq!(LaunchSpec::of(&workload, &options()).unwrap().metrics, None);
+    assert_eq!(LaunchSpec::of(&workload, &options()).unwrap().metrics, MetricsPlan::WithHttp);
     let mut template = workload.template.read();
     let metadata = template.metadata.get_or_insert_default();
     metadata.annotations = Some([("prometheus.kserve.io/port".to_owned(), "8002".to_owned())].into());
     workload.template = template.into();
     let spec = LaunchSpec::of(&workload, &options()).unwrap();
-    let endpoints = Ports { http: Some(1111), grpc: None }.endpoints(spec.metrics);
-    assert_eq!(endpoints.metrics.unwrap().to_string(), "127.0.0.1:8002");
+    assert_eq!(spec.metrics, MetricsPlan::Fixed(8002));
 }
 
 #[test]
@@ -329,7 +335,7 @@ fn a_transformer_gets_the_address_of_its_predictor() {
     workload.revision = digits.of_component(ComponentKind::Transformer).unwrap().revision(1).unwrap();
     let spec = LaunchSpec::of(&workload, &options).unwrap();
     options.predictors.add(digits, ([127, 0, 0, 1], 7).into());
-    let command = spec.invocation(Ports { http: Some(1111), grpc: None });
+    let command = spec.invocation(Ports { http: Some(1111), grpc: None, metrics: None });
     assert_eq!(command.args, ["--port=1111", "--predictor_host", "127.0.0.1:7"]);
     assert_eq!(command.env["PREDICTOR_HOST"], "127.0.0.1:7");
 }
