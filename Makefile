@@ -5,11 +5,12 @@ CARGO ?= cargo
 # Folder outside the tree, named by the hash of its sources: clones share it, and a new version uses a new folder.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir
 BED := tests/kubernetes/bed
+COMMA := ,
 TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-gpu bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-servers test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-servers bench-gpu bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -59,6 +60,12 @@ test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales
 
 test-pods: ## Walk a service through a real one-node Kubernetes in a minute; needs root on Linux, otherwise skipped.
 	@PROFILE=dev tests/kubernetes/test-cluster.sh short
+
+# This is not part of `test`, because the servers are 2 GB to install, and llama.cpp takes minutes to compile.
+test-servers: prerequisites libtorch clients ## Test model servers of others behind `weir up`: Triton, MLServer, Ray Serve, llama.cpp, or SERVERS=triton,….
+	$(CARGO) build --workspace --bins --tests
+	PYTHON=$(PYTHON) scripts/servers.sh $(subst $(COMMA), ,$(SERVERS))
+	WEIR=$(CURDIR)/target/debug/weir .venv/bin/python -m pytest -p no:cacheprovider -v tests/servers $(if $(SERVERS),--servers $(SERVERS))
 
 test-cluster: ## Test on a real one-node Kubernetes with real pods; needs root on Linux, otherwise skipped.
 	@tests/kubernetes/test-cluster.sh
@@ -131,6 +138,9 @@ bench-local-wave: build ## Scale 0 -> n -> 0 on this machine and compare with `w
 
 bench-gpu: ## Measure on a GPU beside loops of PyTorch, six minutes; without one it says so; PACK=folder packs for a machine with one.
 	$(PYTHON) -B -W ignore benches/gpu.py $(if $(PACK),--pack $(PACK)) $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-servers: build clients ## Compare servers of others with and without the gateway, five minutes; writes benches/results/ and docs/.
+	.venv/bin/python -B benches/servers.py $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-fetch: build clients ## Measure downloads: killed each second, memory, and the rate beside other tools, ten minutes; writes benches/results/.
 	.venv/bin/python -B benches/fetch.py
