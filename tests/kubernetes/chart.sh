@@ -171,6 +171,28 @@ model_cache_has_one_right() {
 
 access() { render --set access.enabled=true "$@"; }
 
+# Authorities and tokens of issuers are files, which change seldom, so that a minute's delay of a mount matters little.
+access_files_are_mounted() {
+    local files='access.files=[{"name":"sso","configMap":"sso-ca"},{"name":"sso-token","secret":"token"}]'
+    local issuer='access.issuers=[{"issuer":"https://sso","audiences":["weir"],"caFile":"/etc/weir/access/sso/ca.crt"}]'
+    local certificates='access.clientCertificates=[{"caFile":"/etc/weir/access/sso/clients.crt","clientPrefix":"ca:"}]'
+    local rendered
+    rendered=$(access --set-json "$files" --set-json "$issuer" --set-json "$certificates")
+    check "mounts of gateways" "sso read-only sso-token read-only" "$(sed -n \
+        's|^ *- {name: access-.*, mountPath: /etc/weir/access/\(.*\), readOnly: true}$|\1 read-only|p' <<<"$rendered" | paste -sd ' ')"
+    check "volumes of gateways" "configMap: {name: sso-ca} secret: {secretName: token}" \
+        "$(sed -n 's/^ *- {name: access-[-a-z]*, \(.*\)}$/\1/p' <<<"$rendered" | grep -v mountPath | paste -sd ' ')"
+    check "the issuer's authorities" 1 "$(grep -cF '\"caFile\":\"/etc/weir/access/sso/ca.crt\"' <<<"$rendered")"
+    check "authorities of clients" 1 "$(grep -cF '\"clientCertificates\":[{\"caFile\":\"/etc/weir/access/sso/clients.crt\"' <<<"$rendered")"
+    check "no mounts without access control" 0 "$(render --set-json "$files" | grep -c /etc/weir/access)"
+    refused name 'access.files[0].configMap=sso-ca'
+    refused name 'access.files[0].name=../tls,access.files[0].configMap=sso-ca'
+    refused files 'access.files[0].name=sso'
+    refused files 'access.files[0].name=sso,access.files[0].configMap=a,access.files[0].secret=b'
+    refused "the same name" 'access.enabled=true,access.files[0].name=a,access.files[0].secret=x,access.files[1].name=a,access.files[1].secret=y'
+    helm lint --strict --quiet $chart --set access.enabled=true --set-json "$files" --set-json "$issuer" --set-json "$certificates"
+}
+
 # A mounted Secret is up to a minute old, so gateways watch it, with rights for exactly their two objects.
 access_is_watched() {
     refused kind access.issuers[0].kind=ldap
@@ -181,7 +203,7 @@ access_is_watched() {
     check "rights to read these objects" '"configmaps":"weir-access-rules" "secrets":"mine"' \
         "$(access --set access.secretName=mine -s templates/rbac.yaml |
             sed -n 's/.*"resourceNames":\["\(weir-access-rules\|mine\)"\],"resources":\[\("[a-z]*"\)\],"verbs":\["get","list","watch"\]}$/\2:"\1"/p' | paste -sd ' ')"
-    check "access document by default" 1 "$(access | grep -cF 'rules.yaml: "{\"issuers\":[{\"kind\":\"kubernetes\"}],\"limits\":[],\"rules\":[]}"')"
+    check "access document by default" 1 "$(access | grep -cF 'rules.yaml: "{\"clientCertificates\":[],\"issuers\":[{\"kind\":\"kubernetes\"}],\"limits\":[],\"rules\":[]}"')"
     check "right to read the keys of tokens" 1 "$(access | grep -c '"nonResourceURLs":\["/.well-known/openid-configuration","/openid/v1/jwks"\]')"
     check "no such right without tokens" 0 "$(access --set-json 'access.issuers=[]' | grep -c nonResourceURLs)"
     check "access rules" 1 "$(access --set 'access.rules[0].clients={a},access.rules[0].services={a/*}' |
@@ -234,6 +256,7 @@ lint() {
     check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
     check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
     access_is_watched
+    access_files_are_mounted
     network_policies_are_those_of_values
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"

@@ -111,8 +111,11 @@ spec:
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
           {{- $adminToken := $root.Values.admin.tokenSecretName }}
-          {{- if or .secret .peers $adminToken }}
+          {{- if or .secret .peers .files $adminToken }}
           volumeMounts:
+            {{- range .files }}
+            - {name: access-{{ .name }}, mountPath: /etc/weir/access/{{ .name }}, readOnly: true}
+            {{- end }}
             {{- if .peers }}
             - {name: peers, mountPath: /etc/weir/peers, readOnly: true}
             {{- end }}
@@ -123,6 +126,13 @@ spec:
             - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
             {{- end }}
       volumes:
+        {{- range .files }}
+        {{- if .secret }}
+        - {name: access-{{ .name }}, secret: {secretName: {{ .secret }}}}
+        {{- else }}
+        - {name: access-{{ .name }}, configMap: {name: {{ .configMap }}}}
+        {{- end }}
+        {{- end }}
         {{- with .peers }}
         - {name: peers, secret: {secretName: {{ . }}}}
         {{- end }}
