@@ -4,6 +4,8 @@ PYTHON ?= python3
 CARGO ?= cargo
 # Folder outside the tree, named by the hash of its sources: clones share it, and a new version uses a new folder.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir
+# Release of libtorch, one of those in scripts/libtorch.py, whose first is the default.
+TORCH ?=
 BED := tests/kubernetes/bed
 COMMA := ,
 TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
@@ -15,9 +17,9 @@ export PATH := $(TOOLS)/bin:$(PATH)
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
-libtorch: onnxruntime ## Fetch libtorch into the user's cache, linked as .libtorch (0.5 GB to download once).
+libtorch: onnxruntime ## Fetch libtorch into the user's cache, linked as .libtorch (0.5 GB to download once); TORCH=2.15.0 chooses that release.
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
-	@$(PYTHON) scripts/libtorch.py
+	@$(PYTHON) scripts/libtorch.py libtorch $(TORCH)
 
 onnxruntime: ## Fetch onnxruntime likewise, linked as .onnxruntime (24 MB to download once), which ONNX models need.
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }

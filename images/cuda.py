@@ -3,6 +3,7 @@ NVIDIA's in `$ORIGIN/../../nvidia`."""
 
 import fnmatch
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from tree import File
 HERE = Path(__file__).resolve().parent
 WHEELS = HERE / "cuda.txt"
 CACHE = HERE.parent / "target/images/cuda"
+# Says which wheels the program's libtorch is from; scripts/libtorch.py writes it.
+STAMP = HERE.parent / ".libtorch/stamp.json"
 
 # Libraries that the runtime opens; the rest of torch/lib is for Python.
 ROOTS = ("libtorch_cpu.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so")
@@ -23,6 +26,7 @@ OPENED = ("libcudnn*.so.*", "libnvrtc*.so.*", "libnvJitLink.so.*", "libcaffe2_nv
 
 def tree(folder):
     """Returns the libraries: torch's in `folder`, and NVIDIA's where torch's look for them."""
+    check_release()
     wheels = unpacked()
     nvidia = str(Path(folder).parent.parent / "nvidia")
     found = {path.name: path for path in wheels.glob("**/*.so*") if "lib" in path.parts and path.is_file()}
@@ -31,6 +35,13 @@ def tree(folder):
         else f"{nvidia}/{path.relative_to(wheels / 'nvidia')}": File(path, 0o755)
         for path in wanted(found)
     }
+
+
+def check_release():
+    """Refuses libraries of another release than the program was linked with."""
+    pinned = WHEELS.read_text().split("torch==")[1].split(" ")[0]
+    if f"torch=={pinned}" not in json.loads(STAMP.read_text())["wheels"]:
+        sys.exit(f"the image for GPUs has libtorch {pinned}: build it with TORCH={pinned}")
 
 
 def wanted(found):

@@ -8,9 +8,11 @@ import tarfile
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import archive
 import build
+import cuda
 import definition
 import elf
 import libraries
@@ -152,11 +154,14 @@ class Definition(unittest.TestCase):
             self.assertIn("/opt/tritonserver/bin/tritonserver", image.program.links)
             self.assertIn("/opt/tritonserver/bin", image.path.split(":"))
 
-    def test_the_wheels_for_gpus_have_the_same_torch_version(self):
-        wheels = (build.ROOT / "images/cuda.txt").read_text()
-        pinned = (build.ROOT / "scripts/libtorch.py").read_text()
-        version = pinned.split('VERSION = "')[1].split('"')[0]
-        self.assertIn(f"torch=={version} ", wheels)
+    def test_the_torch_of_the_image_for_gpus_is_pinned_for_programs_too(self):
+        version = cuda.WHEELS.read_text().split("torch==")[1].split(" ")[0]
+        self.assertIn(f'    "{version}": torch_wheels(', (build.ROOT / "scripts/libtorch.py").read_text())
+
+    def test_libraries_of_another_release_than_the_programs_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(cuda, "STAMP", Path(folder) / "stamp.json"):
+            cuda.STAMP.write_text('{"wheels": {"torch==1.0.0": ""}}')
+            self.assertRaisesRegex(SystemExit, "build it with TORCH=2", cuda.check_release)
 
 
 if __name__ == "__main__":

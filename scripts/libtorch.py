@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Installs libtorch as .libtorch/ of the repository, from the wheels that PyTorch is published as, and onnxruntime.
 
-    scripts/libtorch.py              # run by `make libtorch`
-    scripts/libtorch.py onnxruntime  # run by `make onnxruntime`
+    scripts/libtorch.py                  # run by `make libtorch`
+    scripts/libtorch.py libtorch 2.15.0  # run by `make libtorch TORCH=2.15.0`
+    scripts/libtorch.py onnxruntime      # run by `make onnxruntime`
 
 The script asks pip for the addresses of the wheels (so that configured mirrors, proxies and certificates are used),
 downloads them itself (so that an interrupted download can resume), checks each against the SHA-256 below, and unpacks
@@ -35,7 +36,6 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-VERSION = "2.11.0"
 ONNXRUNTIME = "1.31.1"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -59,25 +59,36 @@ class Wheel(NamedTuple):
     notices: tuple = ()  # paths inside the wheel that are copied beside lib/
 
 
-# Every CPython build of torch contains the same libraries, so any tag works; this uses cp311.
-WHEELS = (
-    Wheel(
-        f"torch=={VERSION}",
+def torch_wheels(version, torch, runtime, cupti):
+    """Returns the wheels of a release: its own, and the two of NVIDIA that libtorch_cpu.so is linked with, as (version, hash)."""
+    return (
+        # Every CPython build of torch contains the same libraries, so any tag works; this uses cp311.
+        Wheel(
+            f"torch=={version}",
+            torch,
+            ("torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libgomp.so.1"),
+            "torch/include/",
+        ),
+        Wheel(f"nvidia-cuda-runtime=={runtime[0]}", runtime[1], ("nvidia/cu13/lib/libcudart.so.13",)),
+        Wheel(f"nvidia-cuda-cupti=={cupti[0]}", cupti[1], ("nvidia/cu13/lib/libcupti.so.13",)),
+    )
+
+
+# The releases that Weir is built and tested with. The first is the default.
+TORCH = {
+    "2.11.0": torch_wheels(
+        "2.11.0",
         "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a",
-        ("torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libgomp.so.1"),
-        "torch/include/",
+        ("13.0.96", "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"),
+        ("13.0.85", "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8"),
     ),
-    Wheel(
-        "nvidia-cuda-runtime==13.0.96",
-        "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
-        ("nvidia/cu13/lib/libcudart.so.13",),
+    "2.15.0": torch_wheels(
+        "2.15.0",
+        "48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e",
+        ("13.2.86", "3498247680dfddce31bad102af7e3e26fc795342a3cac64722bb0fa95e7f60f0"),
+        ("13.2.86", "8fa29f15dd8336181f961764d9d95236fc6b931dd0c8fcf8cd70aab0c310b586"),
     ),
-    Wheel(
-        "nvidia-cuda-cupti==13.0.85",
-        "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8",
-        ("nvidia/cu13/lib/libcupti.so.13",),
-    ),
-)
+}
 
 
 class Bundle(NamedTuple):
@@ -114,20 +125,23 @@ class Bundle(NamedTuple):
         return self.root / "stamp.json"
 
 
+# By name and version; the first version of a name is the default.
 BUNDLES = {
-    "libtorch": Bundle("libtorch", VERSION, WHEELS),
-    "onnxruntime": Bundle(
-        "onnxruntime",
-        ONNXRUNTIME,
-        (
-            Wheel(
-                f"onnxruntime=={ONNXRUNTIME}",
-                "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f",
-                (f"onnxruntime/capi/libonnxruntime.so.{ONNXRUNTIME}",),
-                notices=("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt"),
+    "libtorch": {version: Bundle("libtorch", version, wheels) for version, wheels in TORCH.items()},
+    "onnxruntime": {
+        ONNXRUNTIME: Bundle(
+            "onnxruntime",
+            ONNXRUNTIME,
+            (
+                Wheel(
+                    f"onnxruntime=={ONNXRUNTIME}",
+                    "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f",
+                    (f"onnxruntime/capi/libonnxruntime.so.{ONNXRUNTIME}",),
+                    notices=("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt"),
+                ),
             ),
         ),
-    ),
+    },
 }
 
 # pip compares tags literally; the wheels have these four tags in total.
@@ -142,9 +156,9 @@ class Failure(Exception):
     """An error with its cause and its remedy, as a message for users."""
 
 
-def main(name="libtorch"):
+def main(name="libtorch", version=None):
     check_machine()
-    bundle = BUNDLES[name]
+    bundle = choose(BUNDLES[name], version)
     bundle.root.mkdir(parents=True, exist_ok=True)
     with open(bundle.root / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent builds must not unpack into each other's folders
@@ -153,6 +167,14 @@ def main(name="libtorch"):
             build(bundle)
         link(bundle)
     print(f"{name} {bundle.version} is {'in place' if found else f'in {bundle.root}'}")
+
+
+def choose(bundles, version):
+    """Returns the bundle of a version, by default the first one."""
+    version = version or next(iter(bundles))
+    if version not in bundles:
+        raise Failure(f"version {version} is not pinned; choose one of {', '.join(bundles)}")
+    return bundles[version]
 
 
 def cache():
@@ -170,6 +192,8 @@ def link(bundle):
     new.unlink(missing_ok=True)
     new.symlink_to(bundle.root)
     new.rename(bundle.link)  # replaces an earlier link, whose folder stays for other clones
+    # Builds compare times, and the files of another release may be older than what was built with the last one.
+    REPOSITORY.joinpath("runtime/torch/shim/weir_torch.h").touch()
 
 
 def check_machine():

@@ -34,7 +34,7 @@ fi
 # libtorch_cpu.so is linked with CUDA libraries, which are in .libtorch; the linker need not resolve their symbols.
 compile() {
     unresolved=$1; shift
-    ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -isystem "$TORCH/include" \
+    ${CXX:-c++} -std=c++20 -O2 -Wall -Wextra -isystem "$TORCH/include" \
         -isystem "$TORCH/include/torch/csrc/api/include" "$@" \
         -L"$TORCH/lib" -Wl,--no-as-needed -ltorch_cpu -lc10 -Wl,--as-needed \
         -Wl,--unresolved-symbols="$unresolved" -Wl,-rpath,"$(pwd)/$TORCH/lib"

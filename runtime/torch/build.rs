@@ -54,7 +54,9 @@ fn main() {
         println!("cargo::error=libtorch is missing: run `make libtorch`");
         return;
     }
-    compile(&libtorch);
+    let version = version(&libtorch);
+    println!("cargo::rustc-env=LIBTORCH_VERSION={version}");
+    compile(&libtorch, standard(&version));
     stub();
     link(&libtorch.join("lib"));
 }
@@ -66,9 +68,24 @@ fn libtorch() -> PathBuf {
     std::path::absolute(&path).unwrap_or_else(|_| path.into())
 }
 
-fn compile(libtorch: &Path) {
+/// Returns the release of the headers, such as `2.15.0`, which messages name.
+fn version(libtorch: &Path) -> String {
+    let header = std::fs::read_to_string(libtorch.join("include/torch/headeronly/version.h")).unwrap_or_default();
+    let part = |name: &str| {
+        let define = format!("#define TORCH_VERSION_{name} ");
+        header.lines().find_map(|line| line.strip_prefix(&*define)).unwrap_or("?").to_owned()
+    };
+    ["MAJOR", "MINOR", "PATCH"].map(part).join(".")
+}
+
+/// Returns the C++ standard of a release's headers.
+fn standard(version: &str) -> &'static str {
+    if version.starts_with("2.11.") { "c++17" } else { "c++20" }
+}
+
+fn compile(libtorch: &Path, standard: &str) {
     let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").warnings(false);
+    build.cpp(true).std(standard).warnings(false);
     build.include(libtorch.join("include"));
     build.include(libtorch.join("include/torch/csrc/api/include"));
     for name in SHIM {

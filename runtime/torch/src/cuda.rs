@@ -57,7 +57,8 @@ fn choose(choice: DeviceChoice, found: Found) -> Result<Vec<usize>, String> {
         }
         (_, Found::Unusable(why)) => Err(format!(
             "this machine has a CUDA driver, but libtorch_cuda cannot be used: {why}; \
-             run the image whose tag ends in -cuda, install the CUDA libraries of libtorch 2.11, or choose --device cpu"
+             run the image whose tag ends in -cuda, install the CUDA libraries of libtorch {}, or choose --device cpu",
+            env!("LIBTORCH_VERSION")
         )),
         (_, Found::NoDriver(why)) => Err(format!(
             "--device asks for CUDA, but there is no driver: {why}; a pod needs `runtimeClassName: nvidia`, or a node \

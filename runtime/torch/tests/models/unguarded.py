@@ -1,6 +1,7 @@
-"""Makes unguarded.pt: a method for each operator of `src/unguarded.rs`, named after it.
+"""Makes unguarded.pt: a method for each operator of `src/unguarded.rs`, named after it; and prepacked.pt with those that
+libtorch 2.15 no longer has.
 
-    python unguarded.py
+    pip install torch==2.11.0 torchvision==0.26.0 && python unguarded.py
 """
 
 import torch
@@ -49,6 +50,9 @@ CALLS = {
     "onednn::qconv3d_pointwise": f"{QUANTIZED}, {CONVOLVED}",
     "onednn::qconv_pointwise": f"{QUANTIZED}, {CONVOLVED}",
     "onednn::qlinear_pointwise": f'{QUANTIZED}, 0.1, 3, None, "none", [], ""',
+}
+
+PREPACKED = {
     "prepacked::conv2d_clamp_run": "f, torch.ops.prepacked.conv2d_clamp_prepack(f, None, [1, 1], [1, 1], [1, 1], 1)",
     "prepacked::conv2d_transpose_clamp_run": "f, torch.ops.prepacked.conv2d_transpose_clamp_prepack("
     "f, None, [1, 1], [1, 1], [0, 0], [1, 1], 1)",
@@ -62,9 +66,10 @@ class Unguarded(nn.Module):
 
 
 if __name__ == "__main__":
-    module = torch.jit.script(Unguarded().eval())
-    for name, operands in CALLS.items():
-        method, call = name.replace("::", "__"), f"torch.ops.{name.replace('::', '.')}({operands})"
-        lines = [f"def calls_{method}(self, f: Tensor, i: Tensor):", "all = [f]", f"print({call})", "return all[0]"]
-        module.define("\n    ".join(lines) + "\n")
-    write(module, "unguarded")
+    for file, calls in (("unguarded", CALLS), ("prepacked", PREPACKED)):
+        module = torch.jit.script(Unguarded().eval())
+        for name, operands in calls.items():
+            method, call = name.replace("::", "__"), f"torch.ops.{name.replace('::', '.')}({operands})"
+            lines = [f"def calls_{method}(self, f: Tensor, i: Tensor):", "all = [f]", f"print({call})", "return all[0]"]
+            module.define("\n    ".join(lines) + "\n")
+        write(module, file)

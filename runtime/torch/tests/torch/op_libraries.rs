@@ -30,7 +30,7 @@ fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let include = root.join(libtorch).join("include");
     let api = include.join("torch/csrc/api/include");
     let status = Command::new("c++")
-        .args(["-shared", "-fPIC", "-std=c++17", "-w", "-O0", "-I"])
+        .args(["-shared", "-fPIC", "-std=c++20", "-w", "-O0", "-I"])
         .arg(&include)
         .arg("-I")
         .arg(&api)
