@@ -12,29 +12,20 @@ mod access;
 mod allocator;
 mod args;
 mod authority;
-mod check;
 mod client;
+mod commands;
 #[cfg(test)]
 mod docs;
 mod error;
 mod exit;
-mod fetch;
-mod infer;
-mod key;
-mod kubernetes;
 mod log_output;
-mod logs;
 mod output;
 mod peers;
 mod pem;
 mod ports;
 mod service_name;
-mod simulate;
 mod state;
-mod status;
-mod status_table;
 mod tls;
-mod up;
 
 use std::process::ExitCode;
 
@@ -63,18 +54,18 @@ fn run(command: Command) -> Result<Exit, CliError> {
         .map_err(|source| CliError::io("cannot start threads", source))?;
     let exit = runtime.block_on(async {
         match command {
-            Command::Up(args) => up::run(args).await,
-            Command::Check(args) => check::run(&args).await,
-            Command::Logs(args) => logs::run(args).await,
-            Command::Status(args) => status::run(args).await,
-            Command::Infer(args) => infer::run(args).await,
-            Command::Key(args) => key::run(args).await,
-            Command::Simulate(args) => simulate::run(*args).await,
-            Command::Gateway(args) => kubernetes::gateway(args).await,
-            Command::Controller(args) => kubernetes::controller(args).await,
-            Command::Autoscaler(args) => kubernetes::autoscaler(args).await,
-            Command::Fetch(args) => fetch::run(args).await,
-            Command::ModelCache(args) => kubernetes::model_cache(args).await,
+            Command::Up(args) => commands::up::run(args).await,
+            Command::Check(args) => commands::check::run(&args).await,
+            Command::Logs(args) => commands::logs::run(args).await,
+            Command::Status(args) => commands::status::run(args).await,
+            Command::Infer(args) => commands::infer::run(args).await,
+            Command::Key(args) => commands::key::run(args).await,
+            Command::Simulate(args) => commands::simulate::run(*args).await,
+            Command::Gateway(args) => commands::kubernetes::gateway(args).await,
+            Command::Controller(args) => commands::kubernetes::controller(args).await,
+            Command::Autoscaler(args) => commands::kubernetes::autoscaler(args).await,
+            Command::Fetch(args) => commands::fetch::run(args).await,
+            Command::ModelCache(args) => commands::kubernetes::model_cache(args).await,
         }
     });
     // A thread that still blocks, for instance in a read, ends with the process.

@@ -14,10 +14,10 @@ use weir_cluster::{ComponentKind, ServiceName};
 use weir_crds::inference_service::{Art, Explainer, Predictor, StorageUri, Transformer};
 use weir_crds::{InferenceService, InferenceServiceSpec};
 
-use crate::annotations::MIRROR;
-use crate::field_error::FieldError;
-use crate::service::{KeptObject, ModelStamps, Service};
-use crate::validate::Platform;
+use crate::manifest::annotations::MIRROR;
+use crate::manifest::field_error::FieldError;
+use crate::manifest::service::{KeptObject, ModelStamps, Service};
+use crate::manifest::validate::Platform;
 use arguments::Arguments;
 
 /// Field with the name of an object.

@@ -7,11 +7,11 @@ use weir_cluster::{ComponentKind, ServiceName};
 use weir_crds::inference_service::FailureReason;
 
 use crate::components::{self, Split};
-use crate::field_error::{FieldError, ValidationErrors};
 use crate::history::History;
+use crate::manifest::field_error::{FieldError, ValidationErrors};
+use crate::manifest::service::Service;
+use crate::manifest::validate::{Platform, Validated, validate_or_keep};
 use crate::runtimes::Runtimes;
-use crate::service::Service;
-use crate::validate::{Platform, Validated, validate_or_keep};
 
 /// All declared services and runtimes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]

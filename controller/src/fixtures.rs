@@ -3,9 +3,9 @@
 use weir_cluster::{Identity, ServiceName};
 use weir_crds::{Object, read};
 
+use crate::manifest::service::{KeptObject, ModelStamps, Service};
+use crate::manifest::validate::{Platform, UrlScheme, Validated, validate};
 use crate::runtimes::Runtimes;
-use crate::service::{KeptObject, ModelStamps, Service};
-use crate::validate::{Platform, UrlScheme, Validated, validate};
 
 /// A canary with 30 percent, to append to a predictor.
 pub(crate) const CANARY: &str = "  canary:

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use weir_cluster::{Identity, PodTemplate, ReadyCall, Revision, RevisionName, Snapshot, Storage, Tag};
 
+use crate::manifest::validate::{CanaryVariant, Validated, Variant};
 use crate::rollout::{CanaryEvidence, CanaryService, CanaryShare, Capacity, Evidence, Placement, Rollout, Sample};
-use crate::validate::{CanaryVariant, Validated, Variant};
 
 pub use revise::{RuntimeChange, revise};
 pub use written::WrittenHistory;

@@ -10,38 +10,37 @@
 //! around them, over the traits of `weir_cluster` and [`Source`]; it is the same for child processes
 //! on one machine and for Kubernetes.
 
-mod annotations;
 mod clock;
-mod component_field;
 mod components;
 mod declaration;
-mod duration;
 mod error;
 mod event;
-mod field_error;
 pub mod files;
 #[cfg(test)]
 mod fixtures;
 mod history;
+mod manifest;
 mod plan;
-mod pod;
 mod reconcile;
 mod rollout;
 mod runtimes;
-mod scaling;
-mod service;
 mod source;
 mod status;
 mod turns;
-mod validate;
 
-pub use component_field::component_field;
 pub use declaration::{Declaration, DeclaredService};
-pub use duration::parse as parse_duration;
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
-pub use field_error::{Cure, FieldError, IgnoredField, ValidationErrors};
 pub use history::{Canary, History, LoadState, RevisionRecord, RuntimeChange, RuntimeRoll, WrittenHistory, revise};
+pub use manifest::component_field::component_field;
+pub use manifest::duration::parse as parse_duration;
+pub use manifest::field_error::{Cure, FieldError, IgnoredField, ValidationErrors};
+pub use manifest::scaling::{ScaledBy, Scaling};
+pub use manifest::service::{DEFAULT_NAMESPACE, KeptObject, ModelStamps, Service};
+pub use manifest::validate::{
+    AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme, Validated, Variant,
+    uri_of_store, uri_of_variable, validate, validate_runtime,
+};
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
@@ -49,11 +48,5 @@ pub use rollout::{
     Stage, Step, Strategy, Surge, Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
-pub use scaling::{ScaledBy, Scaling};
-pub use service::{DEFAULT_NAMESPACE, KeptObject, ModelStamps, Service};
 pub use source::{Propagation, Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
-pub use validate::{
-    AutoUpdate, CanaryVariant, Exposure, ManifestIdentity, Platform, STORAGE_URI, UrlScheme, Validated, Variant,
-    uri_of_store, uri_of_variable, validate, validate_runtime,
-};

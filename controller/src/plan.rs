@@ -18,8 +18,8 @@ use bounds::Bounds;
 pub(crate) use route::tagged_host;
 
 use crate::history::History;
-use crate::scaling::{ScaledBy, Scaling};
-use crate::validate::Validated;
+use crate::manifest::scaling::{ScaledBy, Scaling};
+use crate::manifest::validate::Validated;
 
 /// Desired state of a service.
 #[derive(Clone, Debug, PartialEq)]

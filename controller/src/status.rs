@@ -21,12 +21,12 @@ use weir_crds::inference_service::Address;
 pub(crate) use components::{ComponentStatuses, merge, part};
 pub(crate) use conditions::ROLLOUT_COMPLETE;
 
-use crate::field_error::ValidationErrors;
 use crate::history::History;
+use crate::manifest::field_error::ValidationErrors;
+use crate::manifest::service::Service;
+use crate::manifest::validate::{UrlScheme, Validated};
 use crate::plan::Plan;
 use crate::runtimes::Scope;
-use crate::service::Service;
-use crate::validate::{UrlScheme, Validated};
 
 /// KServe's name of the deployment mode that matches Weir's.
 const MODE: &str = "Standard";

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use weir_cluster::{RevisionName, ServiceName, Snapshot};
 
 use crate::history::{History, RuntimeChange};
+use crate::manifest::validate::{AutoUpdate, Validated};
 use crate::rollout::{Stage, Strategy};
-use crate::validate::{AutoUpdate, Validated};
 
 /// Services that may roll at once because of a changed runtime.
 pub(crate) const AT_ONCE: usize = 4;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::size;
+use crate::progress::size;
 
 /// Error that ended a fetch. Messages omit the credentials and the query of a URI, which may contain a signature.
 #[derive(Debug, thiserror::Error)]

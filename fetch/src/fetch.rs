@@ -3,19 +3,19 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::attempt::{Attempt, Progress};
-use crate::authorities;
-use crate::credentials::Access;
+use crate::access::authorities;
+use crate::access::credentials::Access;
+use crate::archive::packing::{Compression, Packing};
+use crate::archive::unpack::{unpack, unpack_layers};
 use crate::durable;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::node_cache::{EntryKey, NodeCache, Provided};
-use crate::packing::{Compression, Packing};
+use crate::progress::attempt::{Attempt, Progress};
 use crate::shown_uri::without_secrets;
 use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
 use crate::store::{Object, Store};
 use crate::transfer::{FILES, Transfer, blocking, first_missing};
-use crate::unpack::{unpack, unpack_layers};
 use crate::web::WebClient;
 
 /// Working directory of a fetch, next to its target, so that the last step is a rename within one file system.

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::credentials::Access;
+use crate::access::credentials::Access;
 use crate::error::FetchError;
 use crate::fetch::web;
 use crate::limits::Limits;
+use crate::progress::size;
 use crate::shown_uri::without_secrets;
-use crate::size;
 use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
 use crate::store::{Object, Store, StoreError};
 
@@ -97,8 +97,8 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
+    use crate::archive::packing::Packing;
     use crate::error::UriQuery;
-    use crate::packing::Packing;
     use crate::store::{Body, RelativePath};
 
     /// A store with these answers to reads, the last one first.

@@ -9,9 +9,8 @@
 //! process or a later one. Concurrent fetches of one target run one after the other, and the second one finds the
 //! target complete.
 
-mod attempt;
-mod authorities;
-mod credentials;
+mod access;
+mod archive;
 mod digest;
 mod durable;
 mod error;
@@ -21,25 +20,20 @@ mod inventory;
 mod limits;
 mod mirror;
 pub mod node_cache;
-mod packing;
-mod patterns;
-mod report;
-mod settings;
+mod progress;
 mod shown_uri;
-mod size;
 mod source;
 mod store;
 mod transfer;
-mod unpack;
 mod web;
 
-pub use attempt::{Attempt, Progress};
-pub use credentials::Access;
+pub use access::credentials::Access;
 pub use error::{FetchError, UriQuery};
 pub use fetch::{Fetch, fetch, fetch_as};
 pub use inventory::{Inventory, inspect};
 pub use limits::Limits;
 pub use mirror::{Mirror, WantedModels};
-pub use report::DownloadReport;
+pub use progress::attempt::{Attempt, Progress};
+pub use progress::report::DownloadReport;
 pub use shown_uri::without_secrets;
 pub use source::{check_uri, is_remote, is_unsupported, plain_file};

@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use tokio::sync::Mutex;
 
 use self::triton_uri::TritonUri;
-use crate::credentials::Access;
+use crate::access::credentials::Access;
+use crate::archive::packing::Packing;
 use crate::digest::Digest;
 use crate::error::FetchError;
 use crate::inventory::repeated;
 use crate::limits::Limits;
-use crate::packing::Packing;
 use crate::shown_uri::without_secrets;
 use crate::source::{BucketStore, Hub, Source};
 use crate::store::{Body, Object, RelativePath, Store, StoreError};

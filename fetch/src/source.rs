@@ -12,8 +12,8 @@ pub(crate) use self::bucket::{BucketSource, BucketStore};
 pub(crate) use self::http::{HttpSource, HttpStore};
 pub(crate) use self::hub::{Address, Hub};
 pub(crate) use self::registry::{Reference, Registry};
+use crate::archive::packing::Packing;
 use crate::error::FetchError;
-use crate::packing::Packing;
 use crate::shown_uri::without_secrets;
 
 /// Schemes of URIs that are fetched.

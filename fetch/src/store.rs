@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
+use crate::archive::packing::Packing;
 use crate::digest::Digest;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::packing::Packing;
 
 /// A source of objects: a bucket, a hub, a registry or a web server.
 pub(crate) trait Store: Send + Sync {

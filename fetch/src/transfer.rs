@@ -16,9 +16,9 @@ pub(crate) use self::disk::{FILES, blocking};
 pub(crate) use self::journal::first_missing;
 use self::observer::Observer;
 use self::round::{Interrupted, Round};
-use crate::attempt::Attempt;
 use crate::error::FetchError;
 use crate::limits::Limits;
+use crate::progress::attempt::Attempt;
 use crate::store::{Object, Store, StoreError};
 
 /// Bytes of one read: large enough that the start of a request costs little, small enough that sixteen of them share

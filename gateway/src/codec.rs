@@ -11,9 +11,9 @@ use weir_serve::header_names;
 
 use crate::body::DownstreamBody;
 use crate::error::{GatewayError, Refusal};
-use crate::headers;
-use crate::protocol::Protocol;
 use crate::queue::{Outcome, Verdict};
+use crate::wire::headers;
+use crate::wire::protocol::Protocol;
 
 /// Form of the error that the client of a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

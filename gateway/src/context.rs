@@ -5,10 +5,10 @@ use tokio_util::sync::CancellationToken;
 use weir_serve::SharedLimit;
 use weir_serve::byte_budget::ByteBudget;
 
-use crate::counters::RequestCounters;
 use crate::options::Options;
 use crate::router::mirror::Mirrors;
 use crate::state::State;
+use crate::wire::counters::RequestCounters;
 
 /// State and limits that all requests of one gateway share.
 pub(crate) struct Context {

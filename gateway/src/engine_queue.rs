@@ -12,8 +12,8 @@ use http::header::{HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use weir_cluster::Activity;
 
-use crate::protocol::Protocol;
 use crate::upstream::{Freshness, RequestBody, ResponseBody, Upstream, UpstreamRequest};
+use crate::wire::protocol::Protocol;
 use scan::Scan;
 
 /// Path of the metrics: on the port for requests, where vLLM, SGLang and Text Generation Inference have them, or on the

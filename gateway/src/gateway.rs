@@ -13,11 +13,11 @@ use weir_cluster::{Report, Snapshot};
 use crate::clock::{now, seconds_since_1970, until};
 use crate::context::Context;
 use crate::options::Options;
+use crate::pipeline::proxy::Proxy;
 use crate::port::Port;
-use crate::proxy::Proxy;
 use crate::queue::WakeUps;
 use crate::state::State;
-use crate::{describe, metrics, report, server};
+use crate::{server, telemetry::describe, telemetry::metrics, telemetry::report};
 
 /// One gateway. [`Gateway::follow`], [`Gateway::report`] and [`Gateway::serve`] are its tasks; each runs until it is
 /// stopped.

@@ -11,33 +11,25 @@
 //! `router::split`, `router::mirror::decide`, `queue::dispatcher` and `deadline` are values without clock or IO.
 
 mod access;
-mod batching;
 mod body;
 mod certificates;
 mod clock;
 mod codec;
 mod context;
-mod counters;
-mod deadline;
-mod describe;
 mod engine_queue;
 mod error;
-mod forward;
 mod gateway;
-mod headers;
-mod health;
-mod metrics;
 mod options;
 mod peers;
+mod pipeline;
 mod port;
-mod protocol;
-mod proxy;
 mod queue;
-mod report;
 mod router;
 mod server;
 mod state;
+mod telemetry;
 mod upstream;
+mod wire;
 
 pub use access::AccessControl;
 pub use certificates::{AuthorityError, ClientAuthority};

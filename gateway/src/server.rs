@@ -19,8 +19,8 @@ use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, Trac
 use crate::body::FlushFirst;
 use crate::certificates::ClientChain;
 use crate::peers::{PeerChain, PeerTls};
+use crate::pipeline::proxy::Proxy;
 use crate::port::{Encryption, Port, PortHost};
-use crate::proxy::Proxy;
 use exchange::Peer;
 use tls_config::TlsConfig;
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
 
 use crate::peers::PeerTls;
-use crate::protocol::Protocol;
+use crate::wire::protocol::Protocol;
 use dial::Dialing;
 use engine_queue::EngineQueue;
 pub(crate) use load::{RequestKind, UpstreamLoad};

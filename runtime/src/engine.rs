@@ -30,12 +30,12 @@ use weir_batcher::{Batcher, Policy, Terms};
 use weir_protocol::{InferRequest, InferResponse, Parameter, Parameters, RequestedOutput, Tensor, classification};
 
 use crate::backend::{Device, LoadError, Model, Timing};
-use crate::batch::OutputSlice;
 use crate::error::ServeError;
-use crate::interface::Interface;
-use crate::job::Job;
-use crate::off_reactor::off_reactor;
-use crate::request::ReadShared;
+use crate::intake::off_reactor::off_reactor;
+use crate::intake::request::ReadShared;
+use crate::model::batch::OutputSlice;
+use crate::model::interface::Interface;
+use crate::model::job::Job;
 use crate::statistics::{Snapshot, Statistics};
 
 pub use memory::ModelMemory;

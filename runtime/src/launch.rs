@@ -19,10 +19,10 @@ use weir_protocol::grpc::proto;
 use crate::backend::{
     Backend, Device, LoadError, Model, ModelCode, ModelSource, UnguardedOperators, WarmUp, WarmUpFailures, WarmUpSample,
 };
-use crate::config::{ModelConfig, Warmup};
 use crate::engine::{BatchLimit, Engine, EngineSpec, ModelMemory, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
-use crate::interface::Interface;
+use crate::model::config::{ModelConfig, Warmup};
+use crate::model::interface::Interface;
 use crate::model_file::{self, torchserve};
 use crate::repository::{Launch, VersionSource};
 pub(crate) use batch_monitor::BatchMonitor;
@@ -321,7 +321,7 @@ fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<V
     interface.signature.outputs.iter().map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
 }
 
-fn refused(error: crate::config::ConfigError) -> LoadError {
+fn refused(error: crate::model::config::ConfigError) -> LoadError {
     LoadError::Config(error.to_string())
 }
 

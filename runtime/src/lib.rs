@@ -1,55 +1,43 @@
 //! The model server without a model library: repository, engine, V2 protocol over HTTP and gRPC, and the echo backend.
 //! A [`Backend`](backend::Backend) loads the models; `weir-runtime-torch` is the one for libtorch.
 
+mod api;
 pub mod app;
 pub mod args;
 pub mod backend;
-mod batch;
-mod charged_bytes;
 mod clock;
-mod compression;
-mod config;
 mod echo;
 mod engine;
 mod error;
-mod grpc;
-mod http;
 mod in_use;
 mod inspection;
-mod interface;
-mod job;
+mod intake;
 mod launch;
 mod metrics;
+mod model;
 pub mod model_file;
-mod off_reactor;
-mod padding;
 mod panic_text;
 mod repository;
-mod request;
-mod request_body;
-mod restriction;
 mod server;
-mod serving_headers;
 mod settings;
-mod shared_memory;
 mod small_file;
 mod statistics;
 
-pub use batch::check_output;
 pub use inspection::InspectedTensor;
 pub use launch::sample_batch;
+pub use model::batch::check_output;
 pub use repository::check_models;
 
 /// Internals for the benchmarks and for the tests that generate documentation; not a stable interface.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::batch::OutputSlice;
     pub use crate::engine::ModelMemory;
     pub use crate::error::ServeError;
-    pub use crate::interface::Interface;
-    pub use crate::job::Job;
+    pub use crate::intake::request::ReadShared;
     pub use crate::metrics::{GpuSample, ModelSample, Options, Pool, Requests, Sources, register};
-    pub use crate::padding::Padding;
-    pub use crate::request::ReadShared;
+    pub use crate::model::batch::OutputSlice;
+    pub use crate::model::interface::Interface;
+    pub use crate::model::job::Job;
+    pub use crate::model::padding::Padding;
     pub use crate::statistics::{Reason, Refusal, Statistics};
 }

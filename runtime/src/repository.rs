@@ -8,52 +8,45 @@
 //! in parallel. A new version loads while the old one serves, and replaces it only when it is ready. So a reload never
 //! interrupts service, and a failed reload changes nothing.
 
-mod catalog;
 mod changes;
-mod check;
-mod config_file;
 mod failure;
 mod found;
 mod index;
 mod inspect;
 mod labels;
 mod launch;
-mod layout;
 mod lifecycle;
 mod load_locks;
 mod loader;
-mod loose_files;
 mod model_entry;
-mod names;
-mod no_model;
-mod options;
+mod on_disk;
 mod poll;
 mod registry;
 mod remote;
 mod scan;
-mod stamp;
 mod state;
 mod upload;
-mod versions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub use check::check_models;
 pub(crate) use failure::LoadFailure;
 pub(crate) use found::{FoundModel, found_models};
 pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};
-pub(crate) use layout::EXAMPLE_FILE;
-pub(crate) use options::{AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions};
+pub use on_disk::check::check_models;
+pub(crate) use on_disk::layout::EXAMPLE_FILE;
+pub(crate) use on_disk::options::{
+    AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
+};
 pub use remote::{Refresh, RefreshedModels, RemoteRepository};
 
 use crate::error::ServeError;
 use lifecycle::ModelLifecycle;
 use model_entry::ModelEntry;
-use options::ScanOptions;
+use on_disk::options::ScanOptions;
 
 /// The model repository; `L` loads and retires its versions.
 pub(crate) struct Repository<L: Launch> {
@@ -83,7 +76,7 @@ impl<L: Launch> Repository<L> {
         launch: L,
     ) -> Result<Self, ServeError> {
         if let Some(name) = &model_name {
-            names::check(name)?;
+            on_disk::names::check(name)?;
         }
         let scan = ScanOptions {
             paths: paths.to_vec(),
@@ -93,8 +86,8 @@ impl<L: Launch> Repository<L> {
             change_detection: options.control.change_detection(),
             example: options.example.clone(),
         };
-        let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
-        match (catalog::check_found(&catalog, &scan), &options.control) {
+        let catalog = on_disk::catalog::list(&scan).map_err(failure::unreadable_paths)?;
+        match (on_disk::catalog::check_found(&catalog, &scan), &options.control) {
             (Ok(()), _) | (Err(_), ControlMode::Explicit { .. }) => {}
             // The copies of remote repositories are empty until the initial loads.
             (Err(_), ControlMode::None) if !options.remotes.is_empty() => {}
@@ -225,7 +218,7 @@ impl<L: Launch> Repository<L> {
 
     fn check_explicit(&self, name: &str) -> Result<(), ServeError> {
         match self.lifecycle.options.control {
-            ControlMode::Explicit { .. } => names::check(name),
+            ControlMode::Explicit { .. } => on_disk::names::check(name),
             ControlMode::None | ControlMode::Poll(_) => Err(failure::not_explicit()),
         }
     }

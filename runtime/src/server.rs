@@ -10,13 +10,13 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
+use crate::intake::shared_memory::{self, PinnedRegions, SharedMemory};
 use crate::launch::{BatchMonitor, InUse, Launcher, LoadedModel};
 use crate::metrics::{GpuMeter, GpuSample};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::excerpt;
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
-use crate::shared_memory::{self, PinnedRegions, SharedMemory};
 use crate::statistics::Snapshot;
 
 pub(crate) struct Server {

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bind::BACKLOG;
-use crate::limits::ConnectionLimits;
-use crate::open_files;
-use crate::places::waiting::{Overflow, Waiting};
-use crate::places::{Place, PortPlaces};
+use crate::bounds::limits::ConnectionLimits;
+use crate::bounds::open_files;
+use crate::bounds::places::waiting::{Overflow, Waiting};
+use crate::bounds::places::{Place, PortPlaces};
 use crate::stream::Stream;
 
 /// A listener with limits on its connections.

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accept::Acceptor;
+use crate::bounds::http2_limits::{Http2Limits, MAX_CONTROL_HEAD};
+use crate::bounds::limits::ConnectionLimits;
 use crate::clock;
 use crate::failure_log::FailureLog;
 use crate::http2::streams::StreamExecutor;
-use crate::http2_limits::{Http2Limits, MAX_CONTROL_HEAD};
 use crate::lifetime::Lifetime;
-use crate::limits::ConnectionLimits;
 use crate::stream::Stream;
 
 /// A port that serves HTTP/1.1 and HTTP/2. Clones share its settings and its connections.

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::bounds::places::Place;
+use crate::bounds::places::reserved::ConnectionPlace;
 use crate::clock;
 use crate::lifetime::LATE_REQUESTS;
-use crate::places::Place;
-use crate::places::reserved::ConnectionPlace;
 use crate::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream with two additions. While its client has sent nothing, reads report the end of the stream once the

@@ -12,9 +12,9 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::bounds::places::ClientStreams;
+use crate::bounds::shares::HeldUnit;
 use crate::http2::streams::{self, StreamExecutor, StreamProgress};
-use crate::places::ClientStreams;
-use crate::shares::HeldUnit;
 use crate::tunnel::Tunnel;
 
 /// Requests in flight and bytes read and written on one connection.

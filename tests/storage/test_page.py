@@ -7,13 +7,13 @@ from conftest import ROOT
 PAGE = (ROOT / "docs/storage.md").read_text()
 CREDENTIALS, TABLE, S3 = "tests/storage/test_credentials.py", "tests/storage/test_table.py", "tests/storage/test_s3.py"
 CLUSTER = "cluster/kubernetes/src/objects/complete/storage/tests.rs"
-S3_NAMES = "fetch/src/credentials/s3.rs each_name_of_a_setting_is_known"
+S3_NAMES = "fetch/src/access/credentials/s3.rs each_name_of_a_setting_is_known"
 TRITON = "fetch/src/mirror/triton_uri.rs tritons_forms_are_translated"
 GOOGLE_KEY = f"{CREDENTIALS} test_the_key_of_a_service_account_of_google_signs_the_token"
 GOOGLE_USER = f"{CREDENTIALS} test_the_login_of_a_user_of_google_is_exchanged_for_a_token"
 AZURE_CLIENT = f"{CREDENTIALS} test_workload_identity_of_azure_is_exchanged_for_a_token"
 AZURE_KEYS = f"{CREDENTIALS} test_keys_and_signatures_of_azure"
-AZURE_NAMES = "fetch/src/credentials/azure.rs identities_are_found"
+AZURE_NAMES = "fetch/src/access/credentials/azure.rs identities_are_found"
 AUTHORITY = f"{CREDENTIALS} test_certificates_of_a_private_authority"
 ROLE = f"{CREDENTIALS} test_a_role_of_motos_token_service"
 

@@ -21,7 +21,7 @@ use weir_runtime::internals::{
 };
 
 use super::check;
-use crate::up;
+use crate::commands::up;
 
 #[tokio::test]
 async fn metrics_are_documented() -> Result<(), Box<dyn Error>> {

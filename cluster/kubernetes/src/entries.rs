@@ -14,7 +14,7 @@ use kube::core::ObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use weir_cluster::ClusterError;
 
-use crate::retried_watch::{WATCH_SECONDS, retried};
+use crate::watch::retried_watch::{WATCH_SECONDS, retried};
 use crate::{api, error};
 
 /// Content of each entry by its name.

@@ -9,14 +9,14 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, Directory, Gateway, LatestReports, ServiceName, Snapshot};
 
 use crate::Options;
-use crate::drift::{Drift, WrittenObjects};
-use crate::fetching_pods::FetchingPods;
-use crate::kept_revisions::KeptRevisions;
-use crate::known_services::KnownServices;
-use crate::observed::{Change, NotedReplicas, Notes, Observed};
-use crate::placements::Placements;
-use crate::reported_failures::ReportedFailures;
-use crate::watching::{self, Published};
+use crate::view::drift::{Drift, WrittenObjects};
+use crate::view::fetching_pods::FetchingPods;
+use crate::view::kept_revisions::KeptRevisions;
+use crate::view::known_services::KnownServices;
+use crate::view::observed::{Change, NotedReplicas, Notes, Observed};
+use crate::view::placements::Placements;
+use crate::view::reported_failures::ReportedFailures;
+use crate::view::watching::{self, Published};
 
 /// Capacity of the channel that carries writes to the watch task; when it is full, writers wait.
 const WRITES: usize = 64;

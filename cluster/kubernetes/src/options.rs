@@ -1,7 +1,7 @@
 //! Options of the connection to a cluster.
 
 use crate::fetch_options::FetchOptions;
-use crate::watch_scope::WatchScope;
+use crate::watch::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
 use kube::{Client, Resource};

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use weir_cluster::{ComponentKind, ContainerPorts, ServiceName, Workload};
 
-use crate::validate::Platform;
+use crate::manifest::validate::Platform;
 
 /// Variable with the name of the service, as in KServe.
 const SERVICE_NAME: &str = "INFERENCE_SERVICE_NAME";

@@ -10,9 +10,9 @@ use weir_crds::{Manifest, Object, ServingRuntimeSpec, StorageContainer};
 use super::manifest_file::ManifestFile;
 use super::object_errors::{NAME, located, location, service_name};
 use super::object_key::{ObjectKey, namespace};
+use crate::manifest::service::{KeptObject, ModelStamps, Service};
+use crate::manifest::validate::validate_runtime;
 use crate::runtimes::{Runtime, Runtimes, Scope, ServerType};
-use crate::service::{KeptObject, ModelStamps, Service};
-use crate::validate::validate_runtime;
 
 /// File that each object was taken from, by the name used in positions.
 pub(super) type Origins = BTreeMap<ObjectKey, String>;

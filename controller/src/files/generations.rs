@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
 
 use super::creation_times::CreationTimes;
-use crate::service::{KeptObject, Service};
+use crate::manifest::service::{KeptObject, Service};
 
 /// Last declared services with their generations.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use super::model_stamps::StampedModels;
 use super::object_errors::service_name;
 use crate::declaration::{Declaration, DeclaredService};
 use crate::error::ControllerError;
+use crate::manifest::service::Service;
+use crate::manifest::validate::Platform;
 use crate::runtimes::Runtimes;
-use crate::service::Service;
-use crate::validate::Platform;
 
 /// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", JSON];

@@ -13,8 +13,8 @@ use weir_cluster::Identity;
 use weir_crds::InferenceService;
 use weir_crds::inference_service::Predictor;
 
-use crate::service::ModelStamps;
-use crate::validate::uri_of_variable;
+use crate::manifest::service::ModelStamps;
+use crate::manifest::validate::uri_of_variable;
 
 /// Time between two scans of the files. A change counts once two consecutive scans see the same state, so that files
 /// are not loaded while they are being copied.

@@ -5,7 +5,7 @@ use weir_cluster::{ClusterError, ServiceName};
 use weir_crds::{Incomplete, Manifest, Object, ServingRuntimeSpec, Spans};
 
 use super::object_key::namespace;
-use crate::validate::validate_runtime;
+use crate::manifest::validate::validate_runtime;
 
 /// Field that identifies an object among those of its kind.
 pub(super) const NAME: &str = "metadata.name";

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_crds::Object;
 
-use crate::service::DEFAULT_NAMESPACE;
+use crate::manifest::service::DEFAULT_NAMESPACE;
 
 /// Kind, namespace and name of an object; the namespace is empty where the kind has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,8 +3,8 @@
 use weir_cluster::{ClusterError, RevisionName, Storage};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
+use crate::manifest::validate::{Validated, Variant};
 use crate::rollout::{CanaryShare, Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
-use crate::validate::{Validated, Variant};
 
 /// Number of unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
 const HISTORY_LIMIT: usize = 10;

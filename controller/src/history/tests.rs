@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixtures::{change_pods, model, validated};
+use crate::manifest::validate::Validated;
 use crate::rollout::{PreviousRevision, Stage};
-use crate::validate::Validated;
 
 fn after(history: &History, validated: &Validated) -> History {
     revise(validated, history, RuntimeChange::Follow, 0).unwrap()

@@ -6,9 +6,9 @@ use std::time::Duration;
 use weir_cluster::RevisionName;
 
 use crate::history::History;
+use crate::manifest::scaling::{ScaledBy, Scaling};
+use crate::manifest::validate::Validated;
 use crate::rollout::{Candidate, Stage};
-use crate::scaling::{ScaledBy, Scaling};
-use crate::validate::Validated;
 
 /// Idle time after which the last replica of a replaced revision ends; by then every gateway sends requests to the
 /// successor.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::world::{World, policy, split};
 use super::{Plan, bounds};
 use crate::fixtures::{CANARY, model, validated};
+use crate::manifest::validate::Validated;
 use crate::rollout::Stage;
-use crate::validate::Validated;
 
 /// Edit, failure, or passing time.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use weir_cluster::{ClusterError, Destination, Host, Mirror, Route, ServiceName, Split, Tag, Tagged, Target};
 
 use super::Share;
-use crate::validate::Validated;
+use crate::manifest::validate::Validated;
 
 pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, ClusterError> {
     let exposure = &validated.exposure;

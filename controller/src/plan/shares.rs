@@ -4,7 +4,7 @@ use weir_cluster::{RevisionName, Tag};
 
 use super::Share;
 use crate::history::History;
-use crate::validate::{LATEST, PREVIOUS, Validated};
+use crate::manifest::validate::{LATEST, PREVIOUS, Validated};
 
 /// Returns the share of each revision: a canary receives what its ready replicas can take, the candidate its share of
 /// the rest, and the stable revision the remainder.

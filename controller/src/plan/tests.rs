@@ -6,8 +6,8 @@ use weir_cluster::Destination;
 
 use super::world::{World, policy, split, tags};
 use crate::fixtures::{CANARY, model, validated};
+use crate::manifest::validate::Validated;
 use crate::rollout::{Rollout, Transition};
-use crate::validate::Validated;
 
 #[test]
 fn a_canary_percentage_from_first_revision_to_promotion() {

@@ -10,8 +10,8 @@ use weir_cluster::{
 
 use super::{Plan, plan};
 use crate::history::{History, RuntimeChange, revise};
+use crate::manifest::validate::Validated;
 use crate::rollout::{Sample, Transition, step};
-use crate::validate::Validated;
 
 /// A cluster and a history for tests, without a clock or tasks.
 #[derive(Clone, Default)]

@@ -15,11 +15,11 @@ use super::store;
 use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::history::{History, revise};
+use crate::manifest::validate::Validated;
 use crate::plan::{Plan, plan};
 use crate::rollout::{Evidence, Transition, step};
 use crate::source::{Propagation, Source};
 use crate::turns::{self, Follow, RollRole};
-use crate::validate::Validated;
 
 /// Source of InferenceServices and cluster, shared by the tasks of all services.
 #[derive(Clone)]

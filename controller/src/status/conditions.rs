@@ -4,12 +4,12 @@ use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, shared_gpus, time};
-use crate::annotations::DISABLE_AUTO_UPDATE;
-use crate::field_error::ValidationErrors;
 use crate::history::Canary;
+use crate::manifest::annotations::DISABLE_AUTO_UPDATE;
+use crate::manifest::field_error::ValidationErrors;
+use crate::manifest::validate::Validated;
 use crate::rollout::{Candidate, Hold, Purpose, Rollout, Stage, Strategy};
 use crate::turns;
-use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use weir_cluster::{OtherAutoscaler, ReplicasField, Revision};
 
 use super::StatusInputs;
-use crate::annotations::AUTOSCALER_CLASS;
-use crate::scaling::ScaledBy;
+use crate::manifest::annotations::AUTOSCALER_CLASS;
+use crate::manifest::scaling::ScaledBy;
 
 /// Returns a sentence for each autoscaler that sets replicas although the manifest leaves them to Weir's.
 pub(super) fn undeclared(inputs: &StatusInputs<'_>) -> BTreeSet<String> {

@@ -10,10 +10,10 @@ use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, Trans
 use super::*;
 use crate::fixtures::{change_pods, errors, model, platform, service, validated};
 use crate::history::{LoadState, RuntimeChange, revise};
+use crate::manifest::validate::{AutoUpdate, Platform, validate};
 use crate::plan::plan;
 use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy, Surge};
 use crate::runtimes::Runtimes;
-use crate::validate::{AutoUpdate, Platform, validate};
 
 /// Service that has been planned and applied, with the cluster state that a test sets.
 struct World {

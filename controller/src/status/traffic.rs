@@ -4,8 +4,8 @@ use weir_cluster::{Entrance, RevisionName, Tag};
 use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traffic};
 
 use super::{RevisionState, StatusInputs, model};
+use crate::manifest::validate::{LATEST, PREVIOUS, Validated};
 use crate::plan::tagged_host;
-use crate::validate::{LATEST, PREVIOUS, Validated};
 
 pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> ComponentStatus {
     let rollout = &inputs.history.rollout;

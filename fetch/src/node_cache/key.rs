@@ -63,7 +63,7 @@ fn add(text: &mut Vec<u8>, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packing::Packing;
+    use crate::archive::packing::Packing;
     use crate::store::RelativePath;
 
     fn object(path: &str, version: Option<&str>) -> Object {

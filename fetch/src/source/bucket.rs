@@ -15,10 +15,10 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use self::connect::Connection;
 use self::login::Login;
 use self::refusal::{Cause, FailedRequest};
-use crate::credentials::Access;
+use crate::access::credentials::Access;
+use crate::archive::packing::Packing;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::packing::Packing;
 use crate::shown_uri::without_secrets;
 use crate::store::{Body, Object, RelativePath, Store, StoreError};
 

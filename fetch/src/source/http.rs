@@ -7,10 +7,10 @@ use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
+use crate::archive::packing::Packing;
 use crate::digest::Digest;
 use crate::error::{FetchError, UriQuery};
 use crate::limits::Limits;
-use crate::packing::Packing;
 use crate::shown_uri::without_secrets;
 use crate::store::{Body, Object, RelativePath, Store, StoreError};
 use crate::transfer::PIECE;

@@ -21,11 +21,11 @@ use self::address::SCHEME;
 use self::refusal::{HubLogin, HubRefusal};
 use self::tree::{Entry, Revision};
 use super::located::{Locations, body, small};
-use crate::authorities;
+use crate::access::authorities;
+use crate::access::patterns::Patterns;
+use crate::access::settings::Settings;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::patterns::Patterns;
-use crate::settings::Settings;
 use crate::store::{Body, Object, Store, StoreError};
 use crate::web::{WebClient, failure};
 

@@ -23,11 +23,11 @@ use self::manifest::{Manifest, Next};
 use self::reference::Pin;
 pub(crate) use self::reference::Reference;
 use super::located::{Locations, body, small};
-use crate::authorities;
+use crate::access::authorities;
+use crate::access::settings::Settings;
 use crate::digest::Digest;
 use crate::error::FetchError;
 use crate::limits::Limits;
-use crate::settings::Settings;
 use crate::store::{Body, Object, Store, StoreError};
 use crate::web::{WebClient, failure};
 

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use crate::access::settings::Fixed;
 use crate::error::FetchError;
 use crate::fetch::fetch_as;
 use crate::limits::Limits;
-use crate::settings::Fixed;
 
 /// A server on this machine.
 pub(crate) struct TestServer {

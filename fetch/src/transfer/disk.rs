@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::journal::Journal;
 use super::plan;
 use crate::error::FetchError;
-use crate::size;
+use crate::progress::size;
 use crate::store::Object;
 
 /// Directory of the files in the working directory.

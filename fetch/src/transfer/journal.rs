@@ -118,7 +118,7 @@ impl Entry {
             size: self.size,
             version: self.version.clone(),
             digest: None,
-            packing: crate::packing::Packing::None,
+            packing: crate::archive::packing::Packing::None,
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::attempt::{Attempt, Progress};
 use crate::error::FetchError;
+use crate::progress::attempt::{Attempt, Progress};
 
 /// Number of samples, one each second, that the rate is computed from.
 const SAMPLES: usize = 6;

@@ -192,7 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packing::Packing;
+    use crate::archive::packing::Packing;
     use crate::store::RelativePath;
 
     fn object(path: &str, size: Option<u64>, version: Option<&str>) -> Object {

@@ -202,8 +202,8 @@ mod tests {
     use super::super::journal::Journal;
     use super::super::request_size::SMALLEST;
     use super::*;
+    use crate::archive::packing::Packing;
     use crate::limits::Limits;
-    use crate::packing::Packing;
     use crate::store::RelativePath;
 
     fn object() -> Object {

@@ -16,10 +16,10 @@ use super::credentials::{self, AuthError, Credential};
 use super::{AccessControl, HeldSlots, RequestShares, account, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
-use crate::headers::{self, GatewayHeaders};
 use crate::port::PortHost;
-use crate::protocol::Protocol;
 use crate::queue::{ClientId, ClientShare};
+use crate::wire::headers::{self, GatewayHeaders};
+use crate::wire::protocol::Protocol;
 
 /// The check of one request, which knows its sender.
 pub(crate) struct Guard<'a> {
@@ -62,7 +62,7 @@ enum Sender {
 
 impl<'a> Guard<'a> {
     /// Identifies the sender of a request. With access control, removes the headers with keys,
-    /// and sets the header with the client's name. [`trusted_headers`](crate::forward::trusted_headers) has removed
+    /// and sets the header with the client's name. [`trusted_headers`](crate::pipeline::forward::trusted_headers) has removed
     /// such a header of a client before. `shares` are those of a request whose client is not known.
     pub(crate) async fn new(
         control: Option<&'a AccessControl>,

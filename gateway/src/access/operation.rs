@@ -5,8 +5,8 @@ use http::request::Parts;
 use weir_access::Operation;
 use weir_protocol::is_control;
 
-use crate::protocol::Protocol;
 use crate::upstream::Upgrade;
+use crate::wire::protocol::Protocol;
 
 const GRPC_SERVICE: &str = "/inference.GRPCInferenceService/";
 

@@ -15,10 +15,10 @@ use weir_serve::byte_budget::{BudgetPermit, ByteBudget, ExhaustedBy};
 use weir_serve::{BodyEnd, Holder, Pace, TimedBody, Upload};
 
 use crate::clock::{now, timer_now, until};
-use crate::deadline::Deadline;
 use crate::error::{ClientLimit, GatewayError};
-use crate::protocol::Protocol;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
+use crate::wire::deadline::Deadline;
+use crate::wire::protocol::Protocol;
 
 /// Part of a body that is buffered before its request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use weir_protocol::grpc::status_with;
 use weir_serve::header_names;
 
 use crate::body::{ChunkReader, DownstreamBody};
-use crate::headers::GRPC_STATUS;
 use crate::queue::Verdict;
+use crate::wire::headers::GRPC_STATUS;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");

@@ -9,8 +9,8 @@ use super::dispatcher::{EndpointId, Granted};
 use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
 use crate::clock::now;
-use crate::protocol::Protocol;
 use crate::upstream::{RequestKind, Upstream};
+use crate::wire::protocol::Protocol;
 
 /// Permission to have one request at a replica. A dropped credit is given back as abandoned.
 pub(crate) struct Credit {

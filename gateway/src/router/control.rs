@@ -13,7 +13,7 @@ use crate::access::Guard;
 use crate::body::BufferedBody;
 use crate::codec::grpc::first_message;
 use crate::error::GatewayError;
-use crate::headers::{self, GRPC_ENCODING};
+use crate::wire::headers::{self, GRPC_ENCODING};
 
 /// Longest message, in bytes, that is searched for a model's name; the same limit as in the runtime.
 const MAX_MESSAGE: usize = 64 << 10;

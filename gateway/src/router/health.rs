@@ -5,7 +5,7 @@ use http::request::Parts;
 use weir_cluster::{Destination, RevisionName};
 
 use super::{RouteTable, host};
-use crate::headers;
+use crate::wire::headers;
 
 impl RouteTable {
     /// True if the revision that the request's head selects, by a pin, a tag or the host of a tag, would serve it. If

@@ -13,7 +13,7 @@ use super::RouteTable;
 use crate::access::Guard;
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;
-use crate::protocol::Protocol;
+use crate::wire::protocol::Protocol;
 
 /// Server name in the metadata.
 const NAME: &str = "weir";

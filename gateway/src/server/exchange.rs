@@ -15,11 +15,11 @@ use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
 use crate::error::GatewayError;
-use crate::forward::trusted_headers;
-use crate::headers;
-use crate::protocol::Protocol;
-use crate::proxy::{Inbound, Proxy};
+use crate::pipeline::forward::trusted_headers;
+use crate::pipeline::proxy::{Inbound, Proxy};
 use crate::upstream::Upgrade;
+use crate::wire::headers;
+use crate::wire::protocol::Protocol;
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use weir_serve::header_names;
 use weir_serve::request_head::{self, Ambiguous};
 
 use crate::error::GatewayError;
-use crate::protocol::Protocol;
 use crate::upstream::Upgrade;
+use crate::wire::protocol::Protocol;
 
 /// Checks that every server on the request's way parses it the same: one host, one framing, no tunnel,
 /// and no body before a WebSocket.

@@ -10,9 +10,9 @@ use http::uri::PathAndQuery;
 use tokio::sync::Notify;
 
 use crate::clock::now;
-use crate::headers;
-use crate::protocol::Protocol;
 use crate::upstream::{Freshness, RequestBody, Upstream, UpstreamRequest};
+use crate::wire::headers;
+use crate::wire::protocol::Protocol;
 
 /// Interval between probes of a small model: a tenth of the time that such a model takes to load.
 const INTERVAL: Duration = Duration::from_millis(50);

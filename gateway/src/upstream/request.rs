@@ -75,7 +75,7 @@ impl<'a> UpstreamRequest<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::headers;
+    use crate::wire::headers;
 
     #[test]
     fn headers_are_omitted_or_replaced() {

@@ -48,8 +48,10 @@ fn no_program_makes_the_reader_panic() {
 
 #[test]
 fn no_archive_makes_the_reader_panic() {
-    let files: Vec<Vec<u8>> =
-        ["mlp", "bag", "torch_2_8"].iter().map(|name| std::fs::read(models().join(format!("{name}.pt2"))).unwrap()).collect();
+    let files: Vec<Vec<u8>> = ["mlp", "bag", "torch_2_8"]
+        .iter()
+        .map(|name| std::fs::read(models().join(format!("{name}.pt2"))).unwrap())
+        .collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.pt2");
     fuzz(

@@ -10,13 +10,13 @@ use weir_serve::byte_budget::ByteBudget;
 use super::Setup;
 use super::repositories::Repositories;
 use crate::args::Config;
+use crate::intake::shared_memory::SharedMemory;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{GpuMeter, ReadGpus};
 use crate::repository::{Repository, RepositoryOptions};
 use crate::server::{EXTENSIONS, Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::TraceStore;
-use crate::shared_memory::SharedMemory;
 
 /// Time for measuring batch sizes, per instance. A tenth of it is enough to measure every size of a small model; of a
 /// large model, sizes up to those that fill the caches are measured. The measurement adds hardly more to a cold start

@@ -12,8 +12,8 @@ use crate::args::Exit;
 use crate::backend::{
     Backend, Device, Inspection, LoadError, ModelCode, ModelSource, UnguardedOperators, WarmUpFailures,
 };
-use crate::config::ModelConfig;
 use crate::inspection::InspectedTensor;
+use crate::model::config::ModelConfig;
 use crate::model_file::torchserve;
 use crate::repository::{FoundModel, found_models};
 

@@ -15,11 +15,11 @@ use weir_serve::byte_budget::ByteBudget;
 use weir_serve::known_hosts::KnownHosts;
 
 use super::metrics;
+use crate::api::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
+use crate::api::http::{self, Http, HttpOptions};
 use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
 use crate::error::ServeError;
-use crate::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
-use crate::http::{self, Http, HttpOptions};
-use crate::restriction::{self, ApiGroup, Restriction};
+use crate::intake::restriction::{self, ApiGroup, Restriction};
 use crate::server::Server;
 
 /// Ports that are bound but not yet served.

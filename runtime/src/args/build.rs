@@ -21,9 +21,9 @@ use super::restrict;
 use super::triton_flags::Given;
 use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
+use crate::intake::restriction::Restriction;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
-use crate::restriction::Restriction;
 use crate::settings::trace::TraceSettings;
 
 /// Builds a [`Config`] from the flags.

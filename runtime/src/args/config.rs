@@ -13,9 +13,9 @@ use weir_serve::ConnectionLimits;
 use super::device::DeviceChoice;
 use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
+use crate::intake::restriction::{ControlRoutes, Restriction};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
-use crate::restriction::{ControlRoutes, Restriction};
 use crate::settings::trace::TraceSettings;
 
 /// The configuration of the process.

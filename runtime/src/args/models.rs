@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::values;
-use crate::restriction::ControlRoutes;
+use crate::intake::restriction::ControlRoutes;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Models")]

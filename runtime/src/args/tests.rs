@@ -1,7 +1,7 @@
 use super::*;
 use crate::backend::Device;
+use crate::intake::restriction::ApiGroup;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
-use crate::restriction::ApiGroup;
 
 fn config(flags: &str) -> Config {
     let argv = format!("weir-runtime --model-repository /m {flags}");

@@ -24,7 +24,7 @@ use super::stage::InputStager;
 use super::watch::{RunGuard, TakenGuard};
 use crate::backend::{BatchOutput, Started};
 use crate::error::ServeError;
-use crate::job::Job;
+use crate::model::job::Job;
 
 /// A batch that was started and is not answered yet.
 struct BatchInFlight<'a> {

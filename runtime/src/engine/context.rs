@@ -11,8 +11,8 @@ use weir_serve::failure_log::FailureLog;
 use super::JobResult;
 use crate::backend::Device;
 use crate::error::ServeError;
-use crate::interface::Interface;
-use crate::job::Job;
+use crate::model::interface::Interface;
+use crate::model::job::Job;
 use crate::statistics::Statistics;
 
 use super::watch::{EngineWatch, RunGuard, TakenGuard};

@@ -13,7 +13,7 @@ use weir_batcher::{Batcher, InlineRun, InlineStart, Ticket};
 
 use super::JobResult;
 use super::runner::Runner;
-use crate::job::Job;
+use crate::model::job::Job;
 
 /// An instance that any thread may run, one at a time.
 pub(super) type SharedRunner = Arc<Mutex<Runner>>;

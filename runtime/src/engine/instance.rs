@@ -13,7 +13,7 @@ use super::runner::Runner;
 use super::warmup::{WarmUpPlan, warm_up};
 use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap, RunMemory, STACK_OF_MODELS};
-use crate::job::Job;
+use crate::model::job::Job;
 use crate::panic_text::panic_text;
 
 /// The thread of a warm instance.

@@ -10,9 +10,9 @@ use weir_batcher::Work;
 use super::context::InstanceContext;
 use super::{Cost, JobReply, JobResult};
 use crate::backend::{BatchOutput, Instance, ModelError, StagedRows, Started};
-use crate::batch::OutputSlice;
 use crate::error::ServeError;
-use crate::job::Job;
+use crate::model::batch::OutputSlice;
+use crate::model::job::Job;
 use crate::panic_text::panic_text;
 use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
 

@@ -11,7 +11,7 @@ use weir_batcher::{Id, Stager, Work};
 use super::JobResult;
 use super::runner::{Runner, now};
 use crate::backend::StagedRows;
-use crate::job::Job;
+use crate::model::job::Job;
 
 /// Stages requests on an instance, and remembers where each of them is.
 pub(super) struct InputStager<'a> {

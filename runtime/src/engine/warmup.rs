@@ -10,8 +10,8 @@ use weir_batcher::Batcher;
 
 use super::JobResult;
 use crate::backend::{Instance, LoadError, Overlap, RunMemory, Timing, WarmUp, WarmUpInput};
-use crate::interface::Interface;
-use crate::job::Job;
+use crate::model::interface::Interface;
+use crate::model::job::Job;
 
 /// The runs before a version is ready.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use weir_batcher::{Batcher, SubmitError};
 
 use super::JobResult;
 use crate::error::ServeError;
-use crate::job::Job;
+use crate::model::job::Job;
 
 pub(crate) use limit::BatchLimit;
 pub(crate) use running::RunThread;

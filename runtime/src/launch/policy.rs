@@ -2,7 +2,7 @@
 
 use weir_batcher::{Ordering, Policy};
 
-use crate::config::{DynamicBatching, ModelConfig};
+use crate::model::config::{DynamicBatching, ModelConfig};
 
 /// Returns the policy for a completed configuration. Without `dynamic_batching`, a model that supports batches still
 /// gets them, without delay and with the default limits.

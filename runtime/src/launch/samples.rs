@@ -6,10 +6,10 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source};
 
 use crate::backend::{Batch, LoadError, RequestTensor, Signature, WarmUpSample};
-use crate::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
-use crate::interface::Interface;
-use crate::job::Job;
-use crate::request::NoSharedMemory;
+use crate::intake::request::NoSharedMemory;
+use crate::model::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
+use crate::model::interface::Interface;
+use crate::model::job::Job;
 use crate::small_file;
 
 /// Name of the folder of input files, next to the version directories.

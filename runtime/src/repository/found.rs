@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::catalog::{self, CatalogEntry};
-use super::check;
 use super::inspect::{ConfigSource, Inspector};
-use super::options::ScanOptions;
 use crate::backend::LoadError;
-use crate::config::ModelConfig;
+use crate::model::config::ModelConfig;
+use crate::repository::on_disk::catalog::{self, CatalogEntry};
+use crate::repository::on_disk::check;
+use crate::repository::on_disk::options::ScanOptions;
 
 /// A version of a model, with its configuration.
 #[derive(Clone, Debug)]

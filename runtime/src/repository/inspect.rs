@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 use weir_protocol::grpc::proto;
 
-use super::catalog::{ModelLocation, Naming};
 use super::changes::{FoundVersions, LoadOutcome};
-use super::config_file::{self, ReadConfig};
-use super::layout::{self, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
-use super::options::ScanOptions;
-use super::stamp::{ChangeDetection, DirectoryStamps, Stamp};
 use crate::backend::LoadError;
-use crate::config::ModelConfig;
+use crate::model::config::ModelConfig;
+use crate::repository::on_disk::catalog::{ModelLocation, Naming};
+use crate::repository::on_disk::config_file::{self, ReadConfig};
+use crate::repository::on_disk::layout::{self, CONFIG_FILE, CONFIGS, EXAMPLE_FILE, Layout};
+use crate::repository::on_disk::options::ScanOptions;
+use crate::repository::on_disk::stamp::{ChangeDetection, DirectoryStamps, Stamp};
 
 /// The version number of a model without version directories.
 const ONLY_VERSION: u64 = 1;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::LoadError;
-use crate::config::ModelConfig;
+use crate::model::config::ModelConfig;
 
 /// Loads and retires single model versions.
 pub(crate) trait Launch: Send + Sync + 'static {

@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::catalog::{Catalog, ModelLocation};
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
 use super::inspect::{ConfigSource, Inspected, Stability};
@@ -16,12 +15,13 @@ use super::launch::Launch;
 use super::load_locks::LoadLocks;
 use super::loader::Loader;
 use super::model_entry::{Retiring, VersionSelection};
-use super::options::{LoadOptions, RepositoryOptions, ScanOptions};
 use super::registry::{RepositoryPhase, SharedRegistry};
 use super::remote::RefreshedModels;
 use super::scan::Scanner;
 use crate::clock;
 use crate::error::ServeError;
+use crate::repository::on_disk::catalog::{Catalog, ModelLocation};
+use crate::repository::on_disk::options::{LoadOptions, RepositoryOptions, ScanOptions};
 
 /// State shared by all tasks of a repository.
 pub(super) struct ModelLifecycle<L: Launch> {

@@ -8,9 +8,9 @@ use tokio::sync::Semaphore;
 use super::inspect::Inspected;
 use super::labels;
 use super::launch::{Launch, VersionSource};
-use super::options::RepositoryOptions;
 use crate::backend::LoadError;
 use crate::panic_text::panic_text;
+use crate::repository::on_disk::options::RepositoryOptions;
 
 /// Loads model versions within limits on threads and retries.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::changes::{self, Attempts, FoundVersions, LoadOutcome, Retry};
 use super::index::IndexEntry;
 use super::inspect::{Fingerprint, Inspected, Stability};
-use super::options::IndexFilter;
 use super::state::VersionState;
+use crate::repository::on_disk::options::IndexFilter;
 
 /// A model in the registry.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::catalog::Catalog;
 use super::index::IndexEntry;
 use super::model_entry::ModelEntry;
-use super::options::{IndexFilter, ReadinessPolicy};
-use super::versions;
 use crate::error::ServeError;
+use crate::repository::on_disk::catalog::Catalog;
+use crate::repository::on_disk::options::{IndexFilter, ReadinessPolicy};
+use crate::repository::on_disk::versions;
 
 /// The phase of the repository itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::catalog::{self, Catalog, ModelLocation, Naming};
 use super::inspect::{ConfigSource, Inspected, Inspector, Stability};
 use super::launch::Launch;
-use super::layout::Layout;
-use super::options::ScanOptions;
 use super::upload;
 use crate::error::ServeError;
+use crate::repository::on_disk::catalog::{self, Catalog, ModelLocation, Naming};
+use crate::repository::on_disk::layout::Layout;
+use crate::repository::on_disk::options::ScanOptions;
 
 /// Lists and inspects models on blocking threads.
 pub(super) struct Scanner<L> {

@@ -13,50 +13,23 @@
 //! For a GPU the batch tensor is in page-locked memory, from which the device copies asynchronously while it runs the
 //! previous batch (`in_flight`).
 
-mod binding;
-mod complaints;
-mod cuda;
-mod cuda_streams;
-mod element;
-mod examine;
-mod fault;
-mod ffi;
-mod file;
-mod gather;
-mod gpu_meter;
+mod execution;
 pub mod heap_limits;
-mod in_flight;
-mod infer;
-mod inspect;
-mod instance;
+mod libtorch;
+mod loading;
 mod memory;
 mod model;
 mod module;
 mod onnx_backend;
-mod op_libraries;
-mod optimize;
-mod outputs;
 mod peak_memory;
-mod plan;
-mod positional_names;
-mod process;
-mod remark;
 mod remote;
-mod runner;
-mod sandbox;
 mod settings;
 mod staged_inputs;
-mod stamp;
 mod startup;
 mod stopwatch;
-mod stream;
-mod tensor;
-mod unguarded;
-mod warm_up;
-mod weights;
 
-pub use cuda::find_gpus;
-pub use gpu_meter::read_gpus;
+pub use libtorch::cuda::find_gpus;
+pub use libtorch::gpu_meter::read_gpus;
 pub use model::TorchBackend;
 pub use onnx_backend::OnnxBackend;
 pub use remote::open_remote;

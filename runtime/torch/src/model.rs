@@ -8,17 +8,17 @@ use weir_runtime::backend::{
 };
 use weir_runtime::model_file::{self, ModelFormat};
 
-use crate::examine::{self, Verdict, Verdicts};
-use crate::file;
-use crate::instance::{CountedMemory, Plan, TorchInstance};
+use crate::execution::instance::{CountedMemory, Plan, TorchInstance};
+use crate::execution::runner::Runner;
+use crate::loading::examine::{self, Verdict, Verdicts};
+use crate::loading::file;
+use crate::loading::sandbox::{self, Sandbox};
+use crate::loading::weights::Weights;
 use crate::peak_memory::PeakMemory;
-use crate::runner::Runner;
-use crate::sandbox::{self, Sandbox};
 use crate::settings::Settings;
 use crate::staged_inputs::Staging;
 use crate::startup::TrimWhenDropped;
-use crate::weights::Weights;
-use crate::{infer, inspect, op_libraries, plan, process};
+use crate::{libtorch::op_libraries, libtorch::process, loading::infer, loading::inspect, loading::plan};
 
 /// Phrase about TorchScript files where only data may be loaded.
 const TORCH_SCRIPT_IS_CODE: &str = "is TorchScript, which is code: in Python, torch.export.export the original module with \

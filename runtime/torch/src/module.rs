@@ -21,9 +21,9 @@ use weir_protocol::Batching;
 use weir_runtime::backend::Device;
 use weir_runtime::model_file::{self, ModelFormat};
 
-use crate::fault::Fault;
-use crate::ffi::{self, RawModule};
-use crate::process;
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi::{self, RawModule};
+use crate::libtorch::process;
 use crate::settings::FORWARD;
 use compiled::Compiled;
 use exported::Exported;

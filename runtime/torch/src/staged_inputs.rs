@@ -5,10 +5,10 @@ use std::time::Duration;
 use weir_protocol::DataType;
 use weir_runtime::backend::{Column, RequestInfo, StagedRows};
 
-use crate::element;
-use crate::gather;
+use crate::libtorch::element;
+use crate::libtorch::gather;
+use crate::libtorch::tensor::{PinnedMemory, Tensor};
 use crate::stopwatch::Stopwatch;
-use crate::tensor::{PinnedMemory, Tensor};
 
 /// Largest memory that is staged in, in bytes. It is taken in addition to the memory of the batches in flight, and large
 /// batches take the device long enough to hide their copies.

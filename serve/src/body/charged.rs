@@ -25,7 +25,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::byte_budget::ByteBudget;
+    use crate::bounds::byte_budget::ByteBudget;
 
     #[test]
     fn bytes_are_charged_until_their_last_slice_is_dropped() {

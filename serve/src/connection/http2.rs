@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::BoxError;
 use super::rewind::Rewind;
+use crate::bounds::http2_limits::Http2Limits;
 use crate::http_port::HttpPort;
 use crate::http2::buffered::{BufferedSocket, Flushed};
 use crate::http2::streams::StreamExecutor;
-use crate::http2_limits::Http2Limits;
 use crate::lifetime;
 use crate::traffic::Traffic;
 

@@ -16,8 +16,8 @@ use tokio::time::Sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::ConnectionLimits;
+use crate::bounds::places::{ClientStreams, OpenStream};
 use crate::clock;
-use crate::places::{ClientStreams, OpenStream};
 
 /// Result of the last poll of a stream's response body since the stream's task checked it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

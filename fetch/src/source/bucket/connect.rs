@@ -11,8 +11,8 @@ use super::login::Login;
 use super::refusal::Cause;
 use super::service::Connector;
 use super::{BucketSource, Provider};
-use crate::authorities;
-use crate::credentials::{
+use crate::access::authorities;
+use crate::access::credentials::{
     Access, AzureIdentity, AzureSettings, GcsIdentity, GcsSettings, S3Identity, S3Settings, S3Style,
 };
 use crate::limits::Limits;

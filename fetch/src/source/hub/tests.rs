@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::access::settings::Fixed;
 use crate::digest::Digest;
-use crate::settings::Fixed;
 use crate::source::test_server::{Fetched, Reply, Request, TestServer, content, fetched};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";

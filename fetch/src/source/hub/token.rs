@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-use crate::settings::Settings;
+use crate::access::settings::Settings;
 
 /// The Hub's own address.
 const ENDPOINT: &str = "https://huggingface.co";
@@ -54,7 +54,7 @@ fn token_file(settings: &dyn Settings) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Fixed;
+    use crate::access::settings::Fixed;
 
     fn of(text: &str) -> String {
         text.to_owned()

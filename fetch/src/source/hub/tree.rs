@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::archive::packing::Packing;
 use crate::digest::Digest;
-use crate::packing::Packing;
 use crate::store::{Object, RelativePath};
 
 /// A commit that a revision means.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::reference::Reference;
-use crate::settings::Settings;
+use crate::access::settings::Settings;
 
 /// A credential for a registry. It has no `Debug`, so that no message shows it.
 #[derive(Clone, PartialEq, Eq)]
@@ -137,7 +137,7 @@ fn decode(auth: &str) -> Option<RegistryCredential> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Fixed;
+    use crate::access::settings::Fixed;
 
     fn found(config: &str, uri: &str) -> Result<Option<String>, String> {
         let secrets = vec![(".dockerconfigjson", config.to_owned())];

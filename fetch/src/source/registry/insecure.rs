@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
-use crate::settings::Settings;
+use crate::access::settings::Settings;
 
 /// Variable with the registries that speak plain HTTP: `HOST` or `HOST:PORT`, separated by commas.
 const VARIABLE: &str = "WEIR_OCI_INSECURE";
@@ -30,7 +30,7 @@ fn is_this_machine(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Fixed;
+    use crate::access::settings::Fixed;
 
     #[test]
     fn plain_http_is_for_this_machine_and_for_named_hosts() {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use crate::archive::packing::{Compression, Packing};
 use crate::digest::Digest;
-use crate::packing::{Compression, Packing};
 use crate::store::{Object, RelativePath};
 
 /// Media types that a manifest may have.

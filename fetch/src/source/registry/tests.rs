@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Fixed;
+use crate::access::settings::Fixed;
 use crate::source::test_server::{Fetched, Reply, Request, TestServer, content, fetched};
 
 /// Size of the large blob: a piece of a download and a bit.

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use weir_cluster::{Mirror, RevisionName};
 use weir_serve::header_names;
 
-use crate::headers;
+use crate::wire::headers;
 
 /// Headers with which the sender of a request chose its revision.
 static CHOICE_HEADERS: [HeaderName; 4] = [headers::REVISION, headers::TAG, headers::HOP, headers::MIRROR];

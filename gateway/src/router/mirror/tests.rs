@@ -4,8 +4,8 @@ use weir_cluster::{Mirror, ServiceName};
 
 use super::counts::MAX_COPIES;
 use super::*;
-use crate::headers;
 use crate::router::split::sample;
+use crate::wire::headers;
 
 fn revision(number: u32) -> RevisionName {
     let service = ServiceName::new("default", "digits").unwrap();

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::headers;
+use crate::wire::headers;
 
 /// Framing of a body, with its remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::framing::Decoded;
 use super::head::read_head;
 use crate::clock::now;
 use crate::codec::grpc::first_message;
-use crate::deadline::Deadline;
+use crate::wire::deadline::Deadline;
 
 /// Seconds per test: long enough to meet every rule many times, short enough for every test run.
 const SECONDS: u64 = 2;

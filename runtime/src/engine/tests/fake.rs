@@ -10,9 +10,9 @@ use crate::backend::{
 };
 use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use crate::error::ServeError;
-use crate::interface::Interface;
-use crate::padding::Padding;
-use crate::shared_memory::SharedMemory;
+use crate::intake::shared_memory::SharedMemory;
+use crate::model::interface::Interface;
+use crate::model::padding::Padding;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_batcher::Policy;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use weir_protocol::{Parameters, Shape};
 
 use crate::backend::{RequestTensor, WarmUpInput};
-use crate::interface::Interface;
-use crate::job::{Job, Length};
+use crate::model::interface::Interface;
+use crate::model::job::{Job, Length};
 
 /// Returns a job of `rows` equal rows; `None` if the tensors would be too large.
 pub(super) fn job(interface: &Interface, input: &WarmUpInput, rows: usize) -> Option<Job> {

@@ -8,7 +8,7 @@ use weir_batcher::BatchCallers;
 
 use crate::engine::JobResult;
 use crate::error::ServeError;
-use crate::job::Job;
+use crate::model::job::Job;
 
 /// The batches that one instance runs.
 #[derive(Default)]

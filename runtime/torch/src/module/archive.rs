@@ -4,8 +4,8 @@ use std::path::Path;
 use std::ptr;
 
 use super::raw::c_path;
-use crate::fault::Fault;
-use crate::ffi;
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi;
 
 /// The properties of an archive, read from its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use weir_runtime::model_file::aotinductor::{self, UnpackedLibrary};
 use super::raw::{c_path, text};
 use super::run::{Metering, Run, Values, raw_run, raw_value, take_run};
 use super::{Argument, ArgumentKind, Returned};
-use crate::fault::Fault;
-use crate::ffi::{self, RawCompiled, RawValue};
-use crate::process;
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi::{self, RawCompiled, RawValue};
+use crate::libtorch::process;
 use crate::settings::RunOptions;
 
 /// An empty library with the name `libtorch.so`, which the packages' libraries need.

@@ -6,8 +6,8 @@ use std::ptr;
 use weir_runtime::backend::Device;
 
 use super::{Code, Module};
-use crate::fault::Fault;
-use crate::ffi::{self, RawModule};
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi::{self, RawModule};
 
 /// The parts of itself that a module may write to when it runs, each with the evidence, in words that follow "because".
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use weir_runtime::backend::Device;
 
 use super::run::{Metering, Run, Values, raw_run, raw_value, take_run};
 use super::{Argument, ArgumentKind, Example, Returned, index_of};
-use crate::fault::Fault;
-use crate::ffi::{self, RawExported, RawTensor, RawValue};
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi::{self, RawExported, RawTensor, RawValue};
+use crate::libtorch::stream::Stream;
+use crate::libtorch::tensor::Tensor;
 use crate::settings::RunOptions;
-use crate::stream::Stream;
-use crate::tensor::Tensor;
 use code::PlanCode;
 
 /// A program on one device.

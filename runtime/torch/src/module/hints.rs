@@ -7,10 +7,10 @@ use std::ptr;
 use weir_protocol::DataType;
 
 use super::{Code, Module, slice};
-use crate::element;
-use crate::fault::Fault;
-use crate::ffi;
-use crate::tensor::sizes_of;
+use crate::libtorch::element;
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi;
+use crate::libtorch::tensor::sizes_of;
 
 /// A hint from one operation about an argument that reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use weir_onnx::{Session, TensorInfo};
 use weir_protocol::DataType;
 
 use super::{Argument, ArgumentKind, Returned};
-use crate::element;
-use crate::fault::Fault;
+use crate::libtorch::element;
+use crate::libtorch::fault::Fault;
 
 /// A session of onnxruntime on the CPU.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::fault::Fault;
+use crate::libtorch::fault::Fault;
 
 pub(super) fn c_path(path: &Path) -> Result<CString, Fault> {
     CString::new(path.as_os_str().as_bytes())

@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::raw::{slice, text};
 use super::{Code, Module};
-use crate::fault::Fault;
-use crate::ffi::{self, RawAnswer, RawOutput, RawRun, RawValue};
+use crate::libtorch::fault::Fault;
+use crate::libtorch::ffi::{self, RawAnswer, RawOutput, RawRun, RawValue};
+use crate::libtorch::stream::Stream;
+use crate::libtorch::tensor::Tensor;
 use crate::settings::RunOptions;
-use crate::stream::Stream;
-use crate::tensor::Tensor;
 
 /// The value of one argument or dict entry.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::ptr;
 
 use super::raw::{slice, text};
-use crate::ffi::{self, RawArgument, RawModule, RawResult, RawShape};
-use crate::tensor::sizes_of;
+use crate::libtorch::ffi::{self, RawArgument, RawModule, RawResult, RawShape};
+use crate::libtorch::tensor::sizes_of;
 
 /// An argument of `forward`.
 #[derive(Clone, Debug, PartialEq, Eq)]

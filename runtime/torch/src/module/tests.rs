@@ -1,8 +1,8 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::libtorch::tensor::Tensor;
 use crate::settings::RunOptions;
-use crate::tensor::Tensor;
 
 /// Number of floats in each input of `add_sub`, and in each of its two outputs.
 const FLOATS: i64 = 1000;

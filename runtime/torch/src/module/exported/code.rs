@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 
 use weir_exported::{Call, Plan, PlanOutput, PlanValue, Program, Weight};
 
-use crate::ffi::RawExportedCode;
+use crate::libtorch::ffi::RawExportedCode;
 
 /// A plan as numbers and texts.
 pub(super) struct PlanCode {

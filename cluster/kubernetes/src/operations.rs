@@ -1,0 +1,14 @@
+//! The traits of `weir-cluster` over an API server: each writes, or asks for, one kind of thing.
+
+mod apply;
+mod clock;
+mod downloads;
+mod failure_reports;
+mod lease;
+mod model_account;
+mod name_claim;
+mod namespace;
+mod owner;
+mod revisions;
+mod scale;
+pub(crate) mod stored_history;

@@ -1,0 +1,99 @@
+//! [`Scale`] over the scale subresource of Deployments.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
+use weir_cluster::{ClusterError, ReplicaLoads, RevisionName, Scale, replica_loads};
+
+use crate::objects::{AUTOSCALER, selector};
+use crate::view::generation::generation;
+use crate::view::observed::NotedReplicas;
+use crate::view::placements::{COST, CostEdit};
+use crate::{Kubernetes, error};
+
+/// Timeout for setting deletion costs: the scale-in itself matters more than its order.
+const MARKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Concurrent writes of deletion costs, so that hundreds of pods are marked within [`MARKED_WITHIN`].
+const AT_ONCE: usize = 8;
+
+#[async_trait]
+impl Scale for Kubernetes {
+    async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
+        self.mark_first(revision, replicas).await;
+        let deployments = self.deployments(revision.service().namespace());
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        match deployments.patch_scale(revision.as_str(), &as_autoscaler(), &patch).await {
+            Ok(scale) => {
+                let noted = NotedReplicas { revision: revision.clone(), replicas, version: generation(&scale) };
+                self.noted(noted).await;
+                Ok(())
+            }
+            Err(error) if error::is_not_found(&error) => Err(unknown(&deployments, revision).await),
+            Err(error) => Err(error::of(revision, error)),
+        }
+    }
+}
+
+impl Kubernetes {
+    /// Sets the deletion cost of the replicas that are to end first: those with the fewest requests, and among equals
+    /// those that free a node. A failure is logged, and the scale-in happens all the same.
+    async fn mark_first(&self, revision: &RevisionName, replicas: u32) {
+        let loads = self.loads(revision);
+        let edits = self.placements.lock().edits(revision, replicas, &loads);
+        if edits.is_empty() {
+            return;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), revision.service().namespace());
+        let writes = stream::iter(edits).map(|edit| mark(&pods, edit));
+        let writes = writes.buffer_unordered(AT_ONCE).try_collect::<()>();
+        match tokio::time::timeout(MARKED_WITHIN, writes).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%revision, %error, "cannot set pod-deletion-cost: the scale-in may end any replica");
+            }
+            Err(_) => {
+                tracing::warn!(%revision, "timed out setting pod-deletion-cost: the scale-in may end any replica");
+            }
+        }
+    }
+
+    /// Returns the gateways' requests in flight at each replica, by their latest reports; empty where reports are not
+    /// followed.
+    fn loads(&self, revision: &RevisionName) -> ReplicaLoads {
+        let reports = self.reports.as_ref();
+        reports.map_or_else(ReplicaLoads::new, |reports| replica_loads(&reports.borrow(), revision))
+    }
+}
+
+async fn mark(pods: &Api<Pod>, edit: CostEdit) -> Result<(), ClusterError> {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { COST: edit.cost } } }));
+    match pods.patch_metadata(&edit.pod, &as_autoscaler(), &patch).await {
+        Ok(_) => Ok(()),
+        Err(error) if error::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error::of(&edit.pod, error)),
+    }
+}
+
+fn as_autoscaler() -> PatchParams {
+    PatchParams { field_manager: Some(AUTOSCALER.to_owned()), ..PatchParams::default() }
+}
+
+/// Returns an error that lists the revisions that exist.
+async fn unknown(deployments: &Api<Deployment>, revision: &RevisionName) -> ClusterError {
+    let of_service = ListParams::default().labels(&selector(revision.service()));
+    let known = match deployments.list_metadata(&of_service).await {
+        Ok(known) => known.items.iter().map(ResourceExt::name_any).collect(),
+        Err(_) => Vec::new(),
+    };
+    ClusterError::UnknownRevision {
+        name: revision.to_string(),
+        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+    }
+}

@@ -1,0 +1,97 @@
+//! Attempts that a replica did not answer, and the state of the replica afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_cluster::Failure;
+
+use crate::clock::now;
+use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
+use crate::wire::protocol::Protocol;
+
+/// Longest wait for the platform to report how a program ended. A local platform reports within milliseconds. On
+/// Kubernetes the kubelet needs a second or two, and the controller and the API server some tenths of a second more.
+/// Without a report, a request that crashes programs would be retried and crash another one, so the wait is long enough
+/// for most reports.
+pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// An attempt that the replica or gateway with this name did not answer.
+pub(super) struct LostAttempt {
+    pub(super) name: Arc<str>,
+    pub(super) error: UpstreamError,
+    /// Time for which the replica had the request.
+    pub(super) time_at_replica: Duration,
+    pub(super) status: ReplicaStatus,
+}
+
+/// State of a replica that broke off a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReplicaStatus {
+    /// The program runs, as far as is known, and only the connection was lost.
+    Runs,
+    /// The replica has left the cluster, such as a deleted pod, and no exit of its program was reported.
+    Removed,
+    /// The program ended, and the platform did not report in time how.
+    Unreported,
+    /// The program was ended from outside.
+    Ended,
+    /// The program ended, perhaps because of one of its requests; with the platform's message.
+    Failed(Arc<str>),
+}
+
+impl LostAttempt {
+    /// Creates the lost attempt of a replica, after waiting for the platform's report if the program ended.
+    pub(super) async fn at_replica(
+        upstream: &Upstream,
+        protocol: Protocol,
+        error: UpstreamError,
+        time_at_replica: Duration,
+        wait: ReportWait,
+    ) -> Self {
+        let status = match error.kind {
+            UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => status(upstream, protocol, wait).await,
+            UpstreamErrorKind::ConnectFailed
+            | UpstreamErrorKind::InvalidResponse
+            | UpstreamErrorKind::RequestBodyFailed => ReplicaStatus::Runs,
+        };
+        Self { name: Arc::clone(&upstream.name), error, time_at_replica, status }
+    }
+}
+
+async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> ReplicaStatus {
+    let exits = upstream.exits();
+    let is_gone = upstream.lost.is_cancelled();
+    if !is_gone && !upstream.refuses_connections(protocol).await {
+        return ReplicaStatus::Runs;
+    }
+    // If no report arrives in time, the cause of the exit is unknown.
+    let ended = tokio::time::timeout(wait.time(now()), upstream.ended(exits)).await;
+    match ended.ok().flatten() {
+        Some(end) if end.may_be_caused_by_request() => ReplicaStatus::Failed(sentence(&end).into()),
+        Some(_) => ReplicaStatus::Ended,
+        None if upstream.lost.is_cancelled() => ReplicaStatus::Removed,
+        None => ReplicaStatus::Unreported,
+    }
+}
+
+/// Returns the message about a program's exit, with the exit status.
+fn sentence(end: &Failure) -> String {
+    let message = &end.message;
+    end.exit().map_or_else(|| message.to_string(), |exit| format!("{message} ({exit})"))
+}
+
+/// Limits of the wait for a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportWait {
+    pub(super) longest: Duration,
+    /// Deadline of the request. At most half of the time left is spent on the wait, so that the request can still be
+    /// retried.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl ReportWait {
+    fn time(self, now: Instant) -> Duration {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+        left.map_or(self.longest, |left| left.min(self.longest))
+    }
+}

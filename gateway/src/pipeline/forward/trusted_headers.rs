@@ -1,0 +1,83 @@
+//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy, and the
+//! name of the client that a gateway has authenticated. A client that set them could have its request refused instead of
+//! handed over, counted as a copy, or accepted without a key.
+//!
+//! A gateway is recognized by the certificate of its connection, if gateways have certificates, and otherwise by its IP
+//! address. Then no client may reach a gateway from the address of another gateway, for example through a forwarding
+//! sidecar in a gateway pod.
+
+use std::net::IpAddr;
+
+use http::HeaderName;
+use http::request::Parts;
+use weir_cluster::Address;
+use weir_serve::header_names;
+
+use crate::clock::seconds_since_1970;
+use crate::context::Context;
+use crate::peers::{PeerChain, PeerTrust};
+use crate::wire::headers::{self, GatewayHeaders};
+
+static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
+
+/// Removes the headers that only gateways may set, unless the request comes from a gateway. Returns which of them it has
+/// then.
+pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) -> GatewayHeaders {
+    if !header_names::has_any(&parts.headers, &GATEWAY_HEADERS) {
+        return GatewayHeaders::Absent;
+    }
+    if is_from_gateway(parts, from, context) {
+        return GatewayHeaders::Trusted;
+    }
+    for name in &GATEWAY_HEADERS {
+        parts.headers.remove(name);
+    }
+    GatewayHeaders::Absent
+}
+
+fn is_from_gateway(parts: &Parts, from: Option<IpAddr>, context: &Context) -> bool {
+    let Some(peers) = &context.options.peers else {
+        return is_at_gateway(from, context);
+    };
+    let chain = parts.extensions.get::<PeerChain>();
+    match (chain, peers.trust()) {
+        (Some(chain), _) => peers.accepts(chain, seconds_since_1970()),
+        (None, PeerTrust::Certificate) => false,
+        (None, PeerTrust::CertificateOrAddress) => is_at_gateway(from, context),
+    }
+}
+
+/// Returns true for the address of another gateway.
+fn is_at_gateway(from: Option<IpAddr>, context: &Context) -> bool {
+    let (state, me) = (context.state.load(), &context.options.name);
+    let mut others = state.snapshot.gateways.iter().filter(|other| other.name != *me);
+    others.any(|other| is_at(&other.serving, from))
+}
+
+fn is_at(address: &Address, from: Option<IpAddr>) -> bool {
+    match address {
+        Address::Tcp(address) => from.is_some_and(|from| same(address.ip(), from)),
+        // A gateway that serves a Unix socket has no IP address to recognize it by.
+        Address::Unix(_) => false,
+    }
+}
+
+/// Compares addresses. A dual-stack port sees IPv4 addresses as mapped IPv6 addresses.
+fn same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_recognized_by_its_address_in_either_family() {
+        let gateway = Address::Tcp("10.0.0.7:80".parse().unwrap());
+        let from = |text: &str| Some(text.parse().unwrap());
+        assert!(is_at(&gateway, from("10.0.0.7")));
+        assert!(is_at(&gateway, from("::ffff:10.0.0.7")));
+        assert!(!is_at(&gateway, from("10.0.0.8")));
+        assert!(!is_at(&gateway, None));
+    }
+}

@@ -1,0 +1,8 @@
+//! One run of a model: inputs are bound, the module runs, outputs are named.
+
+pub(crate) mod binding;
+pub(crate) mod cuda_streams;
+pub(crate) mod instance;
+pub(crate) mod outputs;
+mod positional_names;
+pub(crate) mod runner;

@@ -1,0 +1,349 @@
+//! Runs a module on its device, from the columns of a batch to its outputs.
+
+mod onnx;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weir_protocol::{DataType, Shape};
+use weir_runtime::backend::{Column, Device, ModelError, Timing};
+
+use crate::execution::binding::{self, Binding};
+use crate::execution::cuda_streams::CudaStreams;
+use crate::libtorch::element;
+use crate::libtorch::fault::Fault;
+use crate::libtorch::gather;
+use crate::libtorch::in_flight::{DeviceStreams, InFlightBatch, launch};
+use crate::libtorch::process;
+use crate::libtorch::tensor::Tensor;
+use crate::memory::Cap;
+use crate::module::{Argument, Metering, Module, Output, Value, Values};
+use crate::settings::{Cache, RunOptions};
+use crate::staged_inputs::PreparedInputs;
+use crate::stopwatch::Stopwatch;
+
+/// A module on a device, with the options to run it.
+#[derive(Clone, Debug)]
+pub(crate) struct Runner {
+    pub(crate) module: Arc<Module>,
+    pub(crate) placement: Placement,
+    pub(crate) options: RunOptions,
+    pub(crate) intra_op_threads: i32,
+}
+
+/// The device that a runner uses.
+#[derive(Clone, Debug)]
+pub(crate) enum Placement {
+    /// The CPU, on the calling thread.
+    Processor,
+    /// A CUDA device, asynchronously.
+    Cuda(Gpu),
+}
+
+impl Placement {
+    pub(crate) fn is_processor(&self) -> bool {
+        matches!(self, Self::Processor)
+    }
+}
+
+/// A CUDA device as used by one instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    pub(crate) streams: CudaStreams,
+    pub(crate) cap: Option<Arc<Cap>>,
+    pub(crate) cache: Cache,
+}
+
+/// An output of a run, not yet named.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RunOutput {
+    /// Datatype; `None` for element types that V2 does not have.
+    pub(crate) datatype: Option<DataType>,
+    /// Dimensions; empty for a scalar.
+    pub(crate) sizes: Vec<i64>,
+    pub(crate) data: Bytes,
+    /// The output's path in the returned value, if paths differ between runs.
+    pub(crate) path: Option<String>,
+}
+
+/// A run that has been started.
+#[derive(Debug)]
+pub(crate) enum StartedRun {
+    /// The CPU has completed the run.
+    Done(Vec<RunOutput>, Timing),
+    /// The run is queued on a device.
+    Queued(QueuedRun),
+}
+
+/// A run that is queued on a device.
+#[derive(Debug)]
+pub(crate) struct QueuedRun {
+    batch: InFlightBatch<CudaStreams>,
+    paths: Vec<String>,
+    gpu: Gpu,
+    /// Time spent gathering inputs and queueing their copies.
+    input: Duration,
+}
+
+impl Runner {
+    /// Returns a runner whose runs do not change this module: a runner of a copy if the module writes to itself,
+    /// otherwise `None`.
+    pub(crate) fn warm_up_copy(&self) -> Result<Option<Self>, Fault> {
+        if self.module.self_writes().reason().is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self { module: Arc::new(self.module.copy()?), ..self.clone() }))
+    }
+
+    /// Returns a runner of a copy of the module on the CPU.
+    ///
+    /// # Errors
+    /// The reason that there is no such copy, in words that follow "because".
+    pub(crate) fn on_processor(&self) -> Result<Self, String> {
+        Ok(Self { module: Arc::new(self.module.on_processor()?), placement: Placement::Processor, ..self.clone() })
+    }
+
+    /// Runs one batch. `columns` are in the binding's order, with `None` for an optional input that is left out. The
+    /// caller adds the time of its own work on the outputs to the output time.
+    pub(crate) fn run(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+    ) -> Result<(Vec<RunOutput>, Timing), ModelError> {
+        match self.start(binding, columns, (&PreparedInputs::default(), Metering::Off))?.0 {
+            StartedRun::Done(outputs, timing) => Ok((outputs, timing)),
+            StartedRun::Queued(call) => call.finish(),
+        }
+    }
+
+    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. `prepared` has inputs that need not be copied
+    /// again. Also returns the most bytes that the run allocated at once on its device, without its inputs; 0 if they were
+    /// not counted.
+    pub(crate) fn start(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        (prepared, metering): (&PreparedInputs, Metering),
+    ) -> Result<(StartedRun, u64), ModelError> {
+        process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
+        match &self.placement {
+            Placement::Processor => self.run_on_cpu(binding, columns, metering),
+            Placement::Cuda(gpu) => self.queue(gpu, (binding, columns, prepared), metering),
+        }
+    }
+
+    fn run_on_cpu(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        metering: Metering,
+    ) -> Result<(StartedRun, u64), ModelError> {
+        if let Some(session) = self.module.session() {
+            return onnx::run(session, binding, columns)
+                .map(|(outputs, timing)| (StartedRun::Done(outputs, timing), 0));
+        }
+        let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
+        let values = self.values(binding, columns, &[])?;
+        timing.input = stopwatch.lap();
+        let run = self.module.run(&values, self.options, metering, None).map_err(Fault::of_run)?;
+        timing.infer = stopwatch.lap();
+        let outputs = convert_outputs(run.outputs, run.paths);
+        Ok((StartedRun::Done(outputs, timing), run.peak))
+    }
+
+    fn queue(
+        &self,
+        gpu: &Gpu,
+        (binding, columns, prepared): (&Binding, &[Option<&Column>], &PreparedInputs),
+        metering: Metering,
+    ) -> Result<(StartedRun, u64), ModelError> {
+        let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
+        let inputs = inputs.sum::<usize>() as u64;
+        gpu.admit(inputs)?;
+        let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
+        let paths = Cell::default();
+        let (metering, stream) = (gpu.metering(metering), Some(gpu.streams.compute()));
+        let upload = || {
+            let mut stopwatch = Stopwatch::start();
+            let values = self.values(binding, columns, &prepared.tensors);
+            input.set(prepared.spent + stopwatch.lap());
+            values
+        };
+        let batch = launch(&gpu.streams, upload, |values: Values| {
+            let run = self.module.run(&values, self.options, metering, stream)?;
+            peak.set(run.peak);
+            paths.set(run.paths);
+            Ok(run.outputs)
+        })?;
+        gpu.record(inputs, peak.get())?;
+        let run = QueuedRun { batch, paths: paths.take(), gpu: gpu.clone(), input: input.get() };
+        Ok((StartedRun::Queued(run), peak.get()))
+    }
+
+    fn values(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+        prepared: &[Option<Tensor>],
+    ) -> Result<Values, ModelError> {
+        let value = |index: usize, column: &Column| {
+            let prepared = prepared.get(index).and_then(Option::as_ref);
+            self.value(column, self.argument(binding, index), prepared)
+        };
+        match binding {
+            Binding::Positional { argument_of, arguments } => {
+                let mut values: Vec<Value> = (0..*arguments).map(|_| Value::Absent).collect();
+                for (index, (&argument, column)) in argument_of.iter().zip(columns).enumerate() {
+                    if let Some(column) = column {
+                        values[argument] = value(index, column)?;
+                    }
+                }
+                Ok(Values::Positional(values))
+            }
+            Binding::Dict(keys) => {
+                let mut entries = Vec::with_capacity(keys.len());
+                for (index, (key, column)) in keys.iter().zip(columns).enumerate() {
+                    if let Some(column) = column {
+                        entries.push((key.clone(), value(index, column)?));
+                    }
+                }
+                Ok(Values::Dict(entries))
+            }
+        }
+    }
+
+    /// Returns the argument of `forward` that the input with this index becomes, or becomes a part of.
+    fn argument(&self, binding: &Binding, index: usize) -> &Argument {
+        let arguments = self.module.arguments();
+        match binding {
+            Binding::Positional { argument_of, .. } => &arguments[argument_of[index]],
+            Binding::Dict(_) => &arguments[0],
+        }
+    }
+
+    /// Returns true if the input with this index is copied to a device as a tensor.
+    pub(crate) fn uploads(&self, binding: &Binding, index: usize) -> bool {
+        !self.argument(binding, index).kind.is_one_value()
+    }
+
+    /// Makes the model's argument from a column, on the model's device. If the model writes to its input, the request's
+    /// bytes are copied, because they are needed again if the batch fails and its requests run alone.
+    fn value(&self, column: &Column, argument: &Argument, prepared: Option<&Tensor>) -> Result<Value, ModelError> {
+        check_datatype(column, argument).map_err(ModelError::Failed)?;
+        let (Some(element_type), Some(size)) = (element::element_type(column.datatype), column.datatype.size()) else {
+            return Ok(Value::Strings(gather::strings(column)));
+        };
+        gather::check(column, size).map_err(ModelError::Failed)?;
+        let sizes: Vec<i64> = column.shape.signed().collect();
+        let fill = |out: &mut _| gather::gather(column, size, out);
+        let tensor = match &self.placement {
+            Placement::Cuda(gpu) if !argument.kind.is_one_value() => match prepared {
+                Some(tensor) => gpu.streams.upload_pinned(tensor),
+                None => gpu.streams.upload(element_type, &sizes, fill),
+            },
+            Placement::Cuda(_) => Tensor::filled(element_type, &sizes, fill),
+            Placement::Processor => match gather::single_part(column).filter(|_| !argument.mutated) {
+                Some(data) => Tensor::borrowed(element_type, &sizes, size, data)
+                    .transpose()
+                    .unwrap_or_else(|| Tensor::filled(element_type, &sizes, fill)),
+                None => Tensor::filled(element_type, &sizes, fill),
+            },
+        };
+        tensor.map(Value::Tensor).map_err(Fault::of_run)
+    }
+}
+
+impl Gpu {
+    /// Returns the device memory that only the warm-up needed to the driver. The allocator keeps the blocks of every batch
+    /// size of the warm-up, which together take about twice the memory of the largest one. Later runs allocate what they
+    /// need.
+    pub(crate) fn release_warm_up(&self, device: Device) {
+        let Device::Cuda(index) = device else { return };
+        let before = process::cuda_memory(index).unwrap_or_default();
+        if let Err(fault) = self.streams.reclaim() {
+            tracing::warn!(%fault, "cannot free the GPU memory of the warm-up");
+            return;
+        }
+        let after = process::cuda_memory(index).unwrap_or_default();
+        tracing::info!(
+            gpu = index,
+            reserved_bytes = after.total,
+            allocated_bytes = after.used,
+            returned_bytes = before.total.saturating_sub(after.total),
+            "returned the GPU memory that only the warm-up needed"
+        );
+    }
+
+    fn admit(&self, inputs: u64) -> Result<(), ModelError> {
+        self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
+    }
+
+    /// Returns if a run is metered: always with a memory limit, otherwise as `wanted`.
+    fn metering(&self, wanted: Metering) -> Metering {
+        self.cap.as_ref().map_or(wanted, |_| Metering::On)
+    }
+
+    fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
+        let cap = self.cap.as_ref();
+        cap.map_or(Ok(()), |cap| cap.record(inputs, peak))
+    }
+}
+
+impl QueuedRun {
+    /// Waits for the device. The caller adds the time of its own work on the outputs to the output time.
+    pub(crate) fn finish(self) -> Result<(Vec<RunOutput>, Timing), ModelError> {
+        let completed = self.batch.finish()?;
+        match self.gpu.cache {
+            Cache::Keep => {}
+            Cache::EmptyAfterRun => self.gpu.streams.reclaim().map_err(Fault::of_run)?,
+        }
+        let timing = Timing { input: self.input, infer: completed.infer, output: completed.output };
+        Ok((convert_outputs(completed.outputs, self.paths), timing))
+    }
+}
+
+impl RunOutput {
+    /// Converts the dimensions to a shape.
+    pub(crate) fn shape(&self) -> Result<Shape, ModelError> {
+        Shape::new(&self.sizes).map_err(|error| ModelError::Failed(error.to_string()))
+    }
+}
+
+/// Checks that the column's datatype fits the argument, and that all parts have it: bytes of another datatype would be
+/// misread.
+fn check_datatype(column: &Column, argument: &Argument) -> Result<(), String> {
+    let (name, datatype) = (&column.name, column.datatype);
+    let mut parts = column.parts.iter();
+    if let Some(other) = parts.find(|part| part.datatype != datatype) {
+        return Err(format!("input '{name}' of datatype {} is in a batch of {datatype}", other.datatype));
+    }
+    if !binding::takes(argument.kind, datatype) {
+        return Err(format!(
+            "input '{name}' of datatype {datatype} cannot become an argument of type {}",
+            argument.type_text
+        ));
+    }
+    Ok(())
+}
+
+fn convert_outputs(outputs: Vec<Output>, paths: Vec<String>) -> Vec<RunOutput> {
+    let mut paths = paths.into_iter();
+    let converted = outputs.into_iter().map(|output| convert_output(output, paths.next()));
+    converted.collect()
+}
+
+fn convert_output(output: Output, path: Option<String>) -> RunOutput {
+    match output {
+        Output::Tensor(tensor) => RunOutput {
+            datatype: element::datatype(tensor.element_type()),
+            sizes: tensor.sizes(),
+            data: tensor.into_bytes(),
+            path,
+        },
+        Output::Strings { data, count } => {
+            RunOutput { datatype: Some(DataType::Bytes), sizes: vec![count as i64], data, path }
+        }
+    }
+}
