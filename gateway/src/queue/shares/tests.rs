@@ -212,3 +212,21 @@ fn a_request_that_was_cancelled_costs_the_time_of_its_replica() {
     let order: Vec<u64> = (0..12).map(|_| replica.serve().unwrap().of.client.0).collect();
     assert_eq!(order.iter().filter(|client| **client == 1).count(), 2, "{order:?}");
 }
+
+#[test]
+fn requests_at_replicas_count_when_the_queue_is_full() {
+    let (mut shares, at) = (Shares::default(), now());
+    let (aggressor, other, third) = (share(1, 1), share(2, 1), share(3, 1));
+    for sequence in 0..6 {
+        shares.begin(aggressor, sequence, at);
+    }
+    (6..8).for_each(|sequence| shares.add(aggressor, sequence, 1, at));
+    (8..12).for_each(|sequence| shares.add(other, sequence, 1, at));
+    let (content, limit) = (QueueLimit { requests: 6, bytes: 6 }, QueueLimit { requests: 6, bytes: 60 });
+    // The aggressor waits with fewer requests, but has more.
+    let entrant = Entrant { share: third, bytes: 1, at };
+    assert_eq!(shares.make_room(entrant, content, limit), Some(vec![7]));
+    let entrant = Entrant { share: other, ..entrant };
+    assert_eq!(shares.make_room(entrant, content, limit), Some(vec![6]));
+    assert_eq!(shares.make_room(Entrant { share: aggressor, ..entrant }, content, limit), None);
+}
