@@ -5,12 +5,13 @@
 //! ```
 //!
 //! A gateway is a holder of a certificate with the name of gateways that the authorities of gateways have signed. The
-//! files may be replaced at any time: from then on new requests use new connections, and requests that have begun go on.
+//! files may be replaced at any time: from then on new requests use new connections, and requests that have begun go on. A
+//! gateway may start without them, if they are made later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
@@ -72,7 +73,8 @@ pub struct PeerTls {
     name: String,
     server_name: ServerName<'static>,
     trust: PeerTrust,
-    current: ArcSwap<Current>,
+    /// `None` before the first files.
+    current: ArcSwapOption<Current>,
     generation: AtomicU64,
 }
 
@@ -95,9 +97,19 @@ impl PeerTls {
     /// # Errors
     /// [`PeerTlsError`] for files that other gateways would refuse.
     pub fn new(name: &str, trust: PeerTrust, files: PeerFiles<'_>, now: u64) -> Result<Arc<Self>, PeerTlsError> {
+        let tls = Self::without_files(name, trust)?;
+        tls.replace(files, now)?;
+        Ok(tls)
+    }
+
+    /// Creates the TLS of a gateway whose files are not known yet. Until [`Self::replace`], the gateway recognises others by
+    /// their addresses if `trust` allows it, and otherwise hands nothing over and accepts nothing.
+    ///
+    /// # Errors
+    /// [`PeerTlsError::Name`].
+    pub fn without_files(name: &str, trust: PeerTrust) -> Result<Arc<Self>, PeerTlsError> {
         let server_name = ServerName::try_from(name.to_owned()).map_err(PeerTlsError::Name)?;
-        let current = ArcSwap::from_pointee(Current::new(name, files, now)?);
-        let generation = AtomicU64::new(0);
+        let (current, generation) = (ArcSwapOption::empty(), AtomicU64::new(0));
         Ok(Arc::new(Self { name: name.to_owned(), server_name, trust, current, generation }))
     }
 
@@ -106,7 +118,7 @@ impl PeerTls {
     /// # Errors
     /// The same as for [`Self::new`]. The former files then stay in use.
     pub fn replace(&self, files: PeerFiles<'_>, now: u64) -> Result<(), PeerTlsError> {
-        self.current.store(Arc::new(Current::new(&self.name, files, now)?));
+        self.current.store(Some(Arc::new(Current::new(&self.name, files, now)?)));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -124,17 +136,20 @@ impl PeerTls {
         self.server_name.clone()
     }
 
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.load().server)
+    /// Returns the configuration for connections of other gateways; `None` before the first files.
+    pub(crate) fn server(&self) -> Option<Arc<ServerConfig>> {
+        self.current.load().as_ref().map(|current| Arc::clone(&current.server))
     }
 
-    pub(crate) fn client(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.current.load().client)
+    /// Returns the configuration for connections to other gateways; `None` before the first files.
+    pub(crate) fn client(&self) -> Option<Arc<ClientConfig>> {
+        self.current.load().as_ref().map(|current| Arc::clone(&current.client))
     }
 
     /// Returns true if the certificates are those of a gateway at `now`, in seconds since 1970.
     pub(crate) fn accepts(&self, chain: &PeerChain, now: u64) -> bool {
-        is_gateway(&chain.0, &self.current.load().authorities, &self.name, now)
+        let current = self.current.load();
+        current.as_ref().is_some_and(|current| is_gateway(&chain.0, &current.authorities, &self.name, now))
     }
 }
 

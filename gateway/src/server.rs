@@ -12,13 +12,14 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
 use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, TrackedBody, tls};
 
 use crate::body::FlushFirst;
 use crate::certificates::ClientChain;
-use crate::peers::{PeerChain, PeerTls};
+use crate::peers::PeerChain;
 use crate::pipeline::proxy::Proxy;
 use crate::port::{Encryption, Port, PortHost};
 use exchange::Peer;
@@ -78,8 +79,9 @@ async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Ar
         if let Some(peers) = port.proxy.context.options.peers.clone()
             && port.host.is_none()
             && Box::pin(begins_with_tls(&stream, &http)).await
+            && let Some(config) = peers.server()
         {
-            return Box::pin(serve_gateway(port, stream, peers, http)).await;
+            return Box::pin(serve_gateway(port, stream, config, http)).await;
         }
         return http.serve(stream, service(port, peer), &traffic).await;
     };
@@ -103,11 +105,11 @@ async fn begins_with_tls(stream: &Stream, http: &HttpPort) -> bool {
 }
 
 /// Serves a connection of another gateway.
-async fn serve_gateway(port: PortService, stream: Box<Stream>, peers: Arc<PeerTls>, http: HttpPort) {
+async fn serve_gateway(port: PortService, stream: Box<Stream>, config: Arc<ServerConfig>, http: HttpPort) {
     let traffic = stream.traffic();
     let peer = Peer::of(&stream);
     let timeout = port.proxy.context.options.handshake_timeout;
-    if let Some(stream) = tls::handshake(*stream, peers.server(), timeout, http.stop()).await {
+    if let Some(stream) = tls::handshake(*stream, config, timeout, http.stop()).await {
         let gateway = ClientChain::new(stream.get_ref().1.peer_certificates()).map(PeerChain);
         let service = service(PortService { gateway, ..port }, peer);
         http.serve(Box::new(stream), service, &traffic).await;

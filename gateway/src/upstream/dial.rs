@@ -54,7 +54,7 @@ impl Dialing<'_> {
         };
         match (dial_tls(self.address, tls).await, tls.trust()) {
             (Err(error), PeerTrust::CertificateOrAddress) => {
-                tracing::debug!(address = %self.address, because = error.because, "a gateway does not speak TLS");
+                tracing::debug!(address = %self.address, because = error.because, "a gateway is reached without TLS");
                 dial(self.address).await
             }
             (result, PeerTrust::Certificate | PeerTrust::CertificateOrAddress) => result,
@@ -65,10 +65,13 @@ impl Dialing<'_> {
 /// Opens a connection on which both gateways prove their certificates.
 async fn dial_tls(address: &Address, tls: &PeerTls) -> Result<Socket, UpstreamError> {
     let failed = |because: &str| UpstreamError::connect_failed(format!("connecting to {address} by TLS: {because}"));
+    let Some(config) = tls.client() else {
+        return Err(failed("this gateway has no certificate yet"));
+    };
     let Socket::Tcp(stream) = dial(address).await? else {
         return Err(failed("it has no IP address"));
     };
-    let handshake = TlsConnector::from(tls.client()).connect(tls.server_name(), stream);
+    let handshake = TlsConnector::from(config).connect(tls.server_name(), stream);
     match tokio::time::timeout(CONNECT_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => Ok(Socket::Tls(Box::new(stream))),
         Ok(Err(error)) => Err(failed(&error.to_string())),

@@ -15,16 +15,16 @@ use crate::client::{once, post};
 use crate::replica::Observed;
 use crate::world::{HOST, TEST_TIMEOUT, World, until};
 
-const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub(crate) const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-const HANDSHAKE: &str = "GET /ws?x=1 HTTP/1.1\r\nHost: digits.default\r\nConnection: keep-alive, Upgrade\r\n\
+pub(crate) const HANDSHAKE: &str = "GET /ws?x=1 HTTP/1.1\r\nHost: digits.default\r\nConnection: keep-alive, Upgrade\r\n\
                          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// Behaviour of a replica after it has read a request's head.
 #[derive(Clone, Copy)]
-enum After {
+pub(crate) enum After {
     /// Sends every byte back.
     Echo,
     /// Sends zeros for as long as they are read.
@@ -34,9 +34,9 @@ enum After {
 }
 
 /// A replica that answers every request with `head` and then goes on as `after` says.
-struct RawReplica {
-    address: std::net::SocketAddr,
-    seen: Arc<Observed>,
+pub(crate) struct RawReplica {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) seen: Arc<Observed>,
     serving: JoinHandle<()>,
 }
 
@@ -46,7 +46,7 @@ impl Drop for RawReplica {
     }
 }
 
-async fn server(head: String, after: After) -> RawReplica {
+pub(crate) async fn server(head: String, after: After) -> RawReplica {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let seen = Arc::<Observed>::default();
@@ -87,7 +87,7 @@ async fn answer(mut stream: TcpStream, head: String, after: After, seen: Arc<Obs
     }
 }
 
-async fn head_of(stream: &mut TcpStream) -> String {
+pub(crate) async fn head_of(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -112,7 +112,7 @@ async fn sent(world: &World, bytes: &str) -> TcpStream {
     stream
 }
 
-async fn read(stream: &mut TcpStream, length: usize) -> String {
+pub(crate) async fn read(stream: &mut TcpStream, length: usize) -> String {
     let mut bytes = vec![0; length];
     let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_exact(&mut bytes)).await;
     read.unwrap().unwrap();

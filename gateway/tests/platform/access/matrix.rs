@@ -1,6 +1,7 @@
 //! Every operation, by every way to address a service, over every protocol, with every kind of key and token.
 
 mod exported;
+mod handed_over;
 
 use serde_json::json;
 
@@ -250,12 +251,14 @@ impl Cell {
 
     /// Sends the request, and returns its HTTP status, or the HTTP status like its gRPC status, and its message.
     async fn sent(self, world: &World, text: Option<&str>) -> (u16, String) {
+        self.sent_to(world.address(), text).await
+    }
+
+    async fn sent_to(self, gateway: std::net::SocketAddr, text: Option<&str>) -> (u16, String) {
         let request = self.request(text);
         let response = match self.wire {
-            Wire::Http1 => connect(world.address()).await.send_request(request).await,
-            Wire::Http2 | Wire::Grpc | Wire::GrpcStream => {
-                connect_h2(world.address()).await.send_request(request).await
-            }
+            Wire::Http1 => connect(gateway).await.send_request(request).await,
+            Wire::Http2 | Wire::Grpc | Wire::GrpcStream => connect_h2(gateway).await.send_request(request).await,
         };
         let response = response.unwrap();
         if matches!(self.wire, Wire::Http1 | Wire::Http2) {

@@ -1,9 +1,14 @@
 //! Gateways that recognise each other by certificates.
 
+pub(super) mod rotation;
+mod websockets;
+
 use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -23,21 +28,21 @@ const NOW: u64 = 1_800_000_000;
 const NONE: [StatusCode; 0] = [];
 
 /// An authority of gateways.
-struct Authority {
+pub(super) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// The content of a gateway's files.
 #[derive(Clone)]
-struct Files {
+pub(super) struct Files {
     certificate: String,
     key: String,
     authorities: String,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -46,14 +51,24 @@ impl Authority {
     }
 
     fn sign(&self, name: &str, purposes: Vec<ExtendedKeyUsagePurpose>) -> Files {
+        self.sign_with(name, purposes, |_| {})
+    }
+
+    fn sign_with(
+        &self,
+        name: &str,
+        purposes: Vec<ExtendedKeyUsagePurpose>,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Files {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.extended_key_usages = purposes;
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         Files { certificate, key: key.serialize_pem(), authorities: self.pem.clone() }
     }
 
-    fn gateway(&self) -> Files {
+    pub(super) fn gateway(&self) -> Files {
         self.sign(NAME, vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth])
     }
 }
@@ -71,7 +86,7 @@ impl Files {
         }
     }
 
-    fn tls(&self, trust: PeerTrust) -> Result<Arc<PeerTls>, PeerTlsError> {
+    pub(super) fn tls(&self, trust: PeerTrust) -> Result<Arc<PeerTls>, PeerTlsError> {
         PeerTls::new(NAME, trust, self.all(), NOW)
     }
 }
@@ -204,6 +219,8 @@ async fn only_the_certificate_of_a_gateway_is_trusted() {
         (Some(other.gateway()), None),
         (None, None),
         (Some(authority.sign(NAME, vec![ExtendedKeyUsagePurpose::ServerAuth])), None),
+        (Some(authority.sign_with(NAME, purposes(), |params| params.not_after = date_time_ymd(2020, 1, 1))), None),
+        (Some(authority.sign_with(NAME, purposes(), |params| params.not_before = date_time_ymd(2090, 1, 1))), None),
         (Some(authority.sign("webhook", purposes())), Some(StatusCode::UNAUTHORIZED)),
     ];
     for (number, (files, expected)) in cases.into_iter().enumerate() {
@@ -247,6 +264,50 @@ async fn a_gateway_without_certificates_is_served_while_it_is_allowed() {
         assert_eq!(send(pair.address(gateway), 5).await, NONE);
     }
     assert_eq!(pair.replica.requests(), 10);
+}
+
+/// The controllers make the certificates when gateways run already.
+#[tokio::test]
+async fn certificates_that_are_made_later_are_used() {
+    let authority = Authority::new("first");
+    let tls = [(); 2].map(|()| PeerTls::without_files(NAME, PeerTrust::CertificateOrAddress).unwrap());
+    let pair = Pair::new([Some(Arc::clone(&tls[0])), Some(Arc::clone(&tls[1]))]).await;
+    let both = async |requests| {
+        for gateway in [0, 1] {
+            assert_eq!(send(pair.address(gateway), requests).await, NONE);
+        }
+    };
+    both(5).await;
+    // Until the second gateway has a certificate, it is reached without TLS.
+    tls[0].replace(authority.gateway().all(), NOW).unwrap();
+    both(5).await;
+    tls[1].replace(authority.gateway().all(), NOW).unwrap();
+    both(5).await;
+    let own = authority.gateway();
+    for gateway in [0, 1] {
+        let accepted = claim(pair.address(gateway), Some(&own), &authority).await;
+        assert!(accepted.is_some(), "gateway {gateway} speaks TLS");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_certificate_accepts_and_sends_nothing_if_only_certificates_count() {
+    let authority = Authority::new("first");
+    let tls = [(); 2].map(|()| PeerTls::without_files(NAME, PeerTrust::Certificate).unwrap());
+    let pair = Pair::new([Some(Arc::clone(&tls[0])), Some(Arc::clone(&tls[1]))]).await;
+    for gateway in [0, 1] {
+        assert_eq!(once(pair.address(gateway), handed_over()).await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(claim(pair.address(gateway), Some(&authority.gateway()), &authority).await, None);
+    }
+    // Requests wait for the certificates.
+    let waiting = [0, 1].map(|gateway| tokio::spawn(once(pair.address(gateway), infer())));
+    until("the owner of the queue to serve its request", || pair.replica.requests() == 1).await;
+    for one in &tls {
+        one.replace(authority.gateway().all(), NOW).unwrap();
+    }
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap().status, StatusCode::OK);
+    }
 }
 
 #[test]
