@@ -1,10 +1,14 @@
-//! Certificates between gateways, read at the start and again when their files change.
+//! Certificates between gateways, from files or a Secret, read at the start and again when they change.
+
+mod secret;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weir_cluster_kubernetes::{Client, DataKind, DataObject, watch_entries};
 use weir_gateway::{PeerFiles, PeerTls, PeerTrust};
 
 use crate::args::{PeerArgs, PeerTrustFlag};
@@ -16,13 +20,24 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The files of a gateway's certificate, and the TLS that follows them.
+/// A gateway's certificate, and the TLS that follows it.
 #[derive(Debug)]
 pub(crate) struct PeerCertificates {
     pub(crate) tls: Arc<PeerTls>,
-    files: PeerPaths,
-    /// Fingerprint of the files before they were first read.
-    at_start: Fingerprint,
+    source: Source,
+    /// True once the source was read.
+    is_read: Arc<AtomicBool>,
+}
+
+/// Place of certificate, key and authorities.
+#[derive(Debug)]
+enum Source {
+    Files {
+        paths: PeerPaths,
+        /// Fingerprint of the files before they were first read.
+        at_start: Fingerprint,
+    },
+    Secret(DataObject),
 }
 
 /// Paths of certificate, key and authorities.
@@ -33,55 +48,87 @@ struct PeerPaths([PathBuf; 3]);
 type Fingerprint = [Option<(i64, i64, u64, u64)>; 3];
 
 impl PeerCertificates {
-    /// Reads the files of `--peer-cert`, `--peer-key` and `--peer-ca`; `None` without these flags.
+    /// Reads the files of `--peer-cert`, `--peer-key` and `--peer-ca`, or prepares to watch the Secret `--peer-secret` of this
+    /// namespace; `None` without these flags.
     ///
     /// # Errors
     /// [`CliError::Usage`] for files that cannot be read, or that other gateways would refuse.
-    pub(crate) fn read(args: &PeerArgs) -> Result<Option<Self>, CliError> {
+    pub(crate) fn read(args: &PeerArgs, namespace: &str) -> Result<Option<Self>, CliError> {
+        if let Some(name) = &args.peer_secret {
+            let (namespace, name) = (namespace.to_owned(), name.clone());
+            let source = Source::Secret(DataObject { kind: DataKind::Secret, namespace, name });
+            let tls = PeerTls::without_files(&args.peer_name, trust(args));
+            let tls = tls.map_err(|error| CliError::Usage(format!("--peer-name: {error}")))?;
+            return Ok(Some(Self { tls, source, is_read: Arc::default() }));
+        }
         let (Some(certificate), Some(key), Some(ca)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) else {
             return Ok(None);
         };
-        let files = PeerPaths([certificate.clone(), key.clone(), ca.clone()]);
+        let paths = PeerPaths([certificate.clone(), key.clone(), ca.clone()]);
         // The fingerprint is taken before the content is read, so that a change in between is noticed.
-        let at_start = files.fingerprint();
-        let trust = match args.peer_trust {
-            PeerTrustFlag::Certificate => PeerTrust::Certificate,
-            PeerTrustFlag::CertificateOrAddress => PeerTrust::CertificateOrAddress,
-        };
+        let at_start = paths.fingerprint();
         let usage = |reason: String| CliError::Usage(format!("--peer-cert, --peer-key, --peer-ca: {reason}"));
-        let [certificate, key, ca] = files.content().map_err(usage)?;
-        let content = PeerFiles { certificate: &certificate, key: &key, authorities: &ca };
-        let tls = PeerTls::new(&args.peer_name, trust, content, seconds_since_1970());
+        let content = paths.content().map_err(usage)?;
+        let tls = PeerTls::new(&args.peer_name, trust(args), files(&content), seconds_since_1970());
         let tls = tls.map_err(|error| usage(error.to_string()))?;
-        Ok(Some(Self { tls, files, at_start }))
+        Ok(Some(Self { tls, source: Source::Files { paths, at_start }, is_read: Arc::new(AtomicBool::new(true)) }))
     }
 
-    /// Reads the files again whenever one changes. While they are not valid together, as during a replacement, the last
-    /// valid ones stay in use.
-    pub(crate) async fn follow(self) {
-        let mut seen = self.at_start;
-        loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let now = self.files.fingerprint();
-            if now == seen {
-                continue;
-            }
-            seen = now;
-            match self.replace() {
-                Ok(()) => tracing::info!("the new certificate for other gateways is in use"),
-                Err(reason) => tracing::error!("the last valid certificate for other gateways stays in use: {reason}"),
+    /// Returns a flag that becomes true once the certificates were read, or it is known that there are none yet. A gateway
+    /// that served before would hand requests over without them.
+    pub(crate) fn completeness(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_read)
+    }
+
+    /// Reads the certificates again whenever they change. While they are not valid together, as during a replacement of
+    /// files, the last valid ones stay in use.
+    pub(crate) async fn follow(self, client: Client) {
+        match self.source {
+            Source::Files { paths, at_start } => paths.follow(&self.tls, at_start).await,
+            Source::Secret(object) => {
+                let entries = watch_entries(&client, &object, || ());
+                secret::follow(entries, &object.to_string(), &self.tls, &self.is_read).await;
             }
         }
     }
+}
 
-    fn replace(&self) -> Result<(), String> {
-        let [certificate, key, ca] = self.files.content()?;
-        let content = PeerFiles { certificate: &certificate, key: &key, authorities: &ca };
-        self.tls.replace(content, seconds_since_1970()).map_err(|error| error.to_string())
+fn trust(args: &PeerArgs) -> PeerTrust {
+    match args.peer_trust {
+        PeerTrustFlag::Certificate => PeerTrust::Certificate,
+        PeerTrustFlag::CertificateOrAddress => PeerTrust::CertificateOrAddress,
+    }
+}
+
+fn files([certificate, key, authorities]: &[Vec<u8>; 3]) -> PeerFiles<'_> {
+    PeerFiles { certificate, key, authorities }
+}
+
+fn replace(tls: &PeerTls, content: Result<[Vec<u8>; 3], String>) -> Result<(), String> {
+    let content = content?;
+    tls.replace(files(&content), seconds_since_1970()).map_err(|error| error.to_string())
+}
+
+fn log(replaced: Result<(), String>) {
+    match replaced {
+        Ok(()) => tracing::info!("the new certificate for other gateways is in use"),
+        Err(reason) => tracing::error!("the last valid certificate for other gateways stays in use: {reason}"),
     }
 }
 
 impl PeerPaths {
+    async fn follow(&self, tls: &PeerTls, at_start: Fingerprint) {
+        let mut seen = at_start;
+        loop {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+            let now = self.fingerprint();
+            if now != seen {
+                seen = now;
+                log(replace(tls, self.content()));
+            }
+        }
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         self.0.each_ref().map(|file| {
             // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
@@ -111,47 +158,4 @@ fn seconds_since_1970() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// Writes the files of a new authority, and of a certificate with this name.
-    fn args(folder: &Path, name: &str) -> PeerArgs {
-        let authority_key = rcgen::KeyPair::generate().unwrap();
-        let mut authority = rcgen::CertificateParams::new([]).unwrap();
-        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = authority.self_signed(&authority_key).unwrap().pem();
-        let issuer = rcgen::Issuer::new(authority, authority_key);
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-        let write = |file: &str, text: String| {
-            fs::write(folder.join(file), text).unwrap();
-            Some(folder.join(file))
-        };
-        PeerArgs {
-            peer_cert: write("tls.crt", certificate.pem()),
-            peer_key: write("tls.key", key.serialize_pem()),
-            peer_ca: write("ca.crt", ca),
-            peer_name: "weir-gateway".to_owned(),
-            peer_trust: PeerTrustFlag::Certificate,
-        }
-    }
-
-    #[test]
-    fn files_are_read_and_replaced_only_by_valid_ones() {
-        let folder = tempfile::tempdir().unwrap();
-        let wrong = PeerCertificates::read(&args(folder.path(), "webhook")).unwrap_err().to_string();
-        assert!(wrong.contains("with the only DNS name weir-gateway"), "{wrong}");
-        let none = PeerArgs { peer_cert: None, ..args(folder.path(), "weir-gateway") };
-        assert!(PeerCertificates::read(&none).unwrap().is_none());
-        let certificates = PeerCertificates::read(&args(folder.path(), "weir-gateway")).unwrap().unwrap();
-        assert_eq!(certificates.replace(), Ok(()));
-        args(folder.path(), "webhook");
-        assert_ne!(certificates.files.fingerprint(), certificates.at_start);
-        assert!(certificates.replace().is_err());
-        fs::remove_file(folder.path().join("ca.crt")).unwrap();
-        let missing = certificates.replace().unwrap_err();
-        assert!(missing.contains("ca.crt: No such file"), "{missing}");
-    }
-}
+mod tests;

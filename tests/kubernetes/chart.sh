@@ -111,7 +111,7 @@ pod_marks() { render -s templates/gateway.yaml "$@" | grep -oE '(prometheus.io/s
 
 # Rendering the chart with kustomize, as Flux does, fails if a mapping has a key twice.
 pod_labels_and_annotations_are_unique() {
-    check "pod labels and annotations that values set" '9kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
+    check "pod labels and annotations that values set" '10kubernetes.io/name:weir-gateway 1prometheus.io/scrape:"false" 1team:a' \
         "$(pod_marks --set-string 'gateway.podAnnotations.prometheus\.io/scrape=false' \
             --set 'gateway.podLabels.team=a,gateway.podLabels.app\.kubernetes\.io/name=mine')"
     check "a namespace and a release named by digits are quoted" 0 \
@@ -212,6 +212,22 @@ access_is_watched() {
     helm lint --strict --quiet $chart --set access.enabled=true
 }
 
+peer_flags() { render "$@" | grep -oE -- '--peer-[a-z]+=[^ "]*' | paste -sd ' '; }
+
+# The controllers keep the Secret that the gateways watch, with rights for exactly this one.
+gateways_have_certificates() {
+    refused trust gateway.peerTls.trust=none
+    check "certificates by default" \
+        "--peer-secret=weir-gateway-peers --peer-secret=weir-gateway-peers --peer-trust=certificate-or-address" "$(peer_flags)"
+    check "rights to this Secret" '["list","watch"] ["list","watch","update"]' \
+        "$(render -s templates/rbac.yaml | sed -n 's/.*"resourceNames":\["weir-gateway-peers"\],.*"verbs":\(.*\)}$/\1/p' | paste -sd ' ')"
+    check "a Secret of the administrator" \
+        "--peer-cert=/etc/weir/peers/tls.crt --peer-key=/etc/weir/peers/tls.key --peer-ca=/etc/weir/peers/ca.crt --peer-trust=certificate" \
+        "$(peer_flags --set gateway.peerTls.secretName=mine,gateway.peerTls.trust=certificate)"
+    check "nothing of Weir's certificates beside it" 0 "$(render --set gateway.peerTls.secretName=mine | grep -c weir-gateway-peers)"
+    check "no certificates" 0 "$(render --set gateway.peerTls.managed=false | grep -c peer)"
+}
+
 policies() { render -s templates/network-policies.yaml --set networkPolicies.admin.enabled=true "$@"; }
 
 # A policy of all namespaces cannot exist, so those of services are listed.
@@ -257,6 +273,7 @@ lint() {
     check "scheme of URLs that is set" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
     access_is_watched
     access_files_are_mounted
+    gateways_have_certificates
     network_policies_are_those_of_values
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
@@ -313,6 +330,9 @@ roles_have_least_privilege() {
     check "autoscaler creates no Deployments" no "$(may autoscaler create deployments.apps)"
     check "gateway reads no pods" no "$(may gateway list pods)"
     check "controller updates the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
+    check "controller updates the gateways' Secret" yes "$(may_by_name controller update secret/weir-gateway-peers)"
+    check "gateway watches the gateways' Secret" yes "$(may_by_name gateway watch secret/weir-gateway-peers)"
+    check "gateway changes no certificates" no "$(may_by_name gateway update secret/weir-gateway-peers)"
     check "controller reads no other Secret" no "$(may_by_name controller get secret/other)"
     check "controller creates no Secret" no "$(may controller create secrets $namespace)"
     check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
@@ -518,10 +538,13 @@ install() {
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
     kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null
+    kubectl patch secret weir-gateway-peers -n $namespace -p '{"data": {"ca.crt": "YQ=="}}' >/dev/null
     helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5,access.enabled=true >/dev/null
     check "webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
         -o 'jsonpath={.webhooks[0].clientConfig.caBundle} {.webhooks[0].timeoutSeconds}') $(kubectl get secret weir-webhook -n $namespace \
         -o 'jsonpath={.data.pairs\.json}')"
+    check "certificates of gateways after an upgrade" "YQ==" \
+        "$(kubectl get secret weir-gateway-peers -n $namespace -o 'jsonpath={.data.ca\.crt}')"
     check "gateway watches the Secret with keys" yes "$(may_by_name gateway watch secret/weir-access)"
     check "gateway watches no other Secret" "no no" "$(may_by_name gateway watch secret/other) $(may gateway list secrets $namespace)"
     check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"

@@ -10,7 +10,7 @@ use kube::api::Api;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
+use weir_cluster_tls_port::{ApiServers, Callers, CertificateOptions, Resolver, Rotation, TlsPort};
 use weir_serve::{ConnectionLimits, Pace};
 
 use crate::callers::{CONFIG, ProxyVerifier};
@@ -74,7 +74,7 @@ pub async fn serve_metrics(
         return;
     };
     let resolver = Arc::<Resolver>::default();
-    let rotation: Rotation<APIService> = Rotation::new(client.clone(), certificates, resolver.clone());
+    let rotation: Rotation<ApiServers<APIService>> = Rotation::of_port(client.clone(), certificates, resolver.clone());
     // All processes rotate the certificates; the first to write wins.
     let (_, always) = watch::channel(());
     let port = TlsPort { listener, resolver, callers, limits: LIMITS };

@@ -13,6 +13,12 @@ app.kubernetes.io/name: weir-{{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end }}
 
+{{/* Name of the Secret in which controllers keep the certificates of gateways; empty if they keep none */}}
+{{- define "weir.peerSecret" -}}
+{{- $peers := .Values.gateway.peerTls }}
+{{- if and $peers.managed (not $peers.secretName) }}weir-gateway-peers{{ end }}
+{{- end }}
+
 {{/* Image reference with its tag, or with its digest, which takes precedence: include "weir.image" (list $ .Values.weir.image) */}}
 {{- define "weir.image" -}}
 {{- $image := index . 1 }}

@@ -96,6 +96,12 @@ pub(crate) struct PeerArgs {
     #[arg(long, value_name = "FILE", requires = "peer_cert")]
     pub(crate) peer_ca: Option<PathBuf>,
 
+    /// Secret in --namespace with tls.crt, tls.key and ca.crt in place of the three files, such as the one that controllers
+    /// keep with their --peer-secret. The gateway watches it, and serves once it has read it; the certificates may be made
+    /// later.
+    #[arg(long, value_name = "NAME", value_parser = object_name, conflicts_with = "peer_cert")]
+    pub(crate) peer_secret: Option<String>,
+
     /// The only DNS name of the certificates of all gateways.
     #[arg(long, value_name = "NAME", default_value = "weir-gateway")]
     pub(crate) peer_name: String,
@@ -161,6 +167,15 @@ pub(crate) struct ControllerArgs {
     /// chooses a free one [default: no webhook].
     #[arg(long, value_name = "PORT")]
     pub(crate) webhook_port: Option<u16>,
+
+    /// Secret in --namespace in which the leading controller keeps the certificates of gateways, for their --peer-secret. It
+    /// makes a new one every two days [default: none].
+    #[arg(long, value_name = "NAME", value_parser = object_name, help_heading = "TLS between gateways")]
+    pub(crate) peer_secret: Option<String>,
+
+    /// The only DNS name of the certificates of gateways, as their --peer-name.
+    #[arg(long, value_name = "NAME", default_value = "weir-gateway", help_heading = "TLS between gateways")]
+    pub(crate) peer_name: String,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,

@@ -1,5 +1,5 @@
-//! Serving certificates. Each is signed by an authority of its own, whose key is discarded after signing. A reader of
-//! the Secret can therefore serve with the key in it, but cannot sign further certificates.
+//! Certificates. Each is signed by an authority of its own, whose key is discarded after signing. A reader of the Secret can
+//! therefore use the key in it, but cannot sign further certificates.
 
 use std::time::Duration;
 
@@ -9,10 +9,19 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Margin by which a certificate's validity starts before its first use, because an API server's clock may be behind.
+/// Margin by which a certificate's validity starts before its first use, because the clock of its verifier may be behind.
 pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
-/// A serving certificate, its key, and the authority that signed it, all in PEM.
+/// Part that the holder of a certificate takes in connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The server of a port.
+    Server,
+    /// Server of some connections and client of others, such as one of several gateways.
+    Peer,
+}
+
+/// A certificate, its key, and the authority that signed it, all in PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServingPair {
     /// Certificate of the authority.
@@ -27,18 +36,27 @@ pub struct ServingPair {
     pub(crate) ends: u64,
 }
 
+impl Purpose {
+    fn usages(self) -> Vec<ExtendedKeyUsagePurpose> {
+        match self {
+            Self::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Self::Peer => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        }
+    }
+}
+
 impl ServingPair {
-    /// Creates a pair that may be used from `begins` on, for at most `lifetime`.
+    /// Creates a pair for `purpose` that may be used from `begins` on, for at most `lifetime`.
     ///
     /// # Errors
     /// [`Error`] when a name is invalid, or the system provides no random numbers.
-    pub fn make(names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
+    pub fn make(purpose: Purpose, names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let (authority, issuer) = authority(begins, lifetime)?;
         let mut params = params(names, begins, lifetime)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = purpose.usages();
         params.use_authority_key_identifier_extension = true;
         Ok(Self {
             certificate: params.signed_by(&key, &issuer)?.pem(),

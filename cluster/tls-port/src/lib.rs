@@ -1,4 +1,5 @@
-//! TLS ports that API servers call: webhooks and aggregated APIs.
+//! Certificates that Weir makes and keeps in Secrets: for ports that API servers call, which are webhooks and aggregated
+//! APIs, and for gateways.
 //!
 //! ```text
 //!   API server ─ TLS ─► TlsPort ─► the owner's routes
@@ -10,6 +11,8 @@
 //! APIService. Each port has its own certificates, shared through a Secret by all processes that serve the port. A new
 //! certificate is used only when API servers trust both the old and the new one, so that no call fails. The number and
 //! duration of connections are bounded.
+//!
+//! Peers read certificate and authorities in the Secret itself. A new certificate is used once they have had time to do so.
 
 mod callers;
 mod certificate;
@@ -22,8 +25,8 @@ mod rotation;
 mod trust;
 
 pub use callers::Callers;
-pub use certificate::ServingPair;
+pub use certificate::{Purpose, ServingPair};
 pub use port::TlsPort;
 pub use resolver::Resolver;
-pub use rotation::{CertificateOptions, Rotation};
+pub use rotation::{ApiServers, CertificateOptions, Rotation, SecretReaders, Verifiers};
 pub use trust::PortReference;

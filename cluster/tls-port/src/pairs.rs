@@ -6,17 +6,23 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::ServingPair;
+use crate::certificate::{Purpose, ServingPair};
 
-/// The Secret's only entry, so that one write changes everything at once.
+/// The Secret's entry with all pairs.
 const ENTRY: &str = "pairs.json";
+
+/// Entries with certificate, key and authorities in PEM, as in Secrets of type `kubernetes.io/tls`. Readers of a Secret of
+/// peers use these.
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+const AUTHORITIES: &str = "ca.crt";
 
 /// The pair in use, its successor, and the authority of its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pairs {
     /// The pair in use.
     pub(crate) current: ServingPair,
-    /// The next pair, used once API servers trust its authority; None until a successor is due.
+    /// The next pair, used once its authority is trusted; None until a successor is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<ServingPair>,
     /// Authority of the previous pair, with which another process may still serve; None if there was none.
@@ -29,7 +35,7 @@ impl Pairs {
         Self { current, next: None, former_authority: None }
     }
 
-    /// Returns the authorities that API servers have to trust, in PEM.
+    /// Returns the authorities to trust, in PEM.
     pub(crate) fn bundle(&self) -> String {
         let former = self.former_authority.iter();
         let next = self.next.iter().map(|next| &next.authority);
@@ -57,12 +63,16 @@ impl Pairs {
         serde_json::from_slice(&entry.0).ok()
     }
 
-    /// Returns the Secret with these pairs as its data.
-    pub(crate) fn write(&self, mut secret: Secret) -> Result<Secret, serde_json::Error> {
-        let text = serde_json::to_vec(self)?;
-        let entry = (ENTRY.to_owned(), ByteString(text));
-        secret.data = Some(BTreeMap::from([entry]));
-        Ok(secret)
+    /// Returns the data of the Secret with these pairs. One write changes all entries at once.
+    pub(crate) fn data(&self, purpose: Purpose) -> Result<BTreeMap<String, ByteString>, serde_json::Error> {
+        let mut entries = BTreeMap::from([(ENTRY, serde_json::to_vec(self)?)]);
+        if purpose == Purpose::Peer {
+            entries.insert(CERTIFICATE, self.current.certificate.clone().into_bytes());
+            entries.insert(KEY, self.current.key.clone().into_bytes());
+            entries.insert(AUTHORITIES, self.bundle().into_bytes());
+        }
+        let named = entries.into_iter().map(|(name, content)| (name.to_owned(), ByteString(content)));
+        Ok(named.collect())
     }
 }
 
@@ -74,9 +84,9 @@ mod tests {
 
     #[test]
     fn pairs_survive_storage_and_a_broken_entry_is_ignored() {
-        let made = |begins| ServingPair::make(&["a".to_owned()], begins, Duration::from_secs(9));
+        let made = |begins| ServingPair::make(Purpose::Server, &["a".to_owned()], begins, Duration::from_secs(9));
         let pairs = Pairs::of(made(1).unwrap()).with_next(made(7).unwrap());
-        let mut secret = pairs.write(Secret::default()).unwrap();
+        let mut secret = Secret { data: Some(pairs.data(Purpose::Server).unwrap()), ..Secret::default() };
         assert_eq!(Pairs::read(&secret).as_ref(), Some(&pairs));
         assert_eq!(pairs.bundle().matches("BEGIN CERTIFICATE").count(), 2);
         let bundle = pairs.bundle();
@@ -84,5 +94,23 @@ mod tests {
         secret.data.get_or_insert_default().insert(ENTRY.to_owned(), ByteString(b"{".to_vec()));
         assert_eq!(Pairs::read(&secret), None);
         assert_eq!(Pairs::read(&Secret::default()), None);
+    }
+
+    #[test]
+    fn readers_of_a_secret_of_peers_find_the_current_pair_and_all_authorities() {
+        let made = |begins| ServingPair::make(Purpose::Peer, &["a".to_owned()], begins, Duration::from_secs(9));
+        let (first, second) = (made(1).unwrap(), made(7).unwrap());
+        let entry = |pairs: &Pairs, name: &str| {
+            let data = pairs.data(Purpose::Peer).unwrap();
+            String::from_utf8(data[name].0.clone()).unwrap()
+        };
+        let pairs = Pairs::of(first.clone()).with_next(second.clone());
+        assert_eq!(entry(&pairs, CERTIFICATE), first.certificate);
+        assert_eq!(entry(&pairs, AUTHORITIES), format!("{}{}", first.authority, second.authority));
+        let pairs = pairs.switched();
+        assert_eq!(entry(&pairs, CERTIFICATE), second.certificate);
+        assert_eq!(entry(&pairs, KEY), second.key);
+        assert_eq!(entry(&pairs, AUTHORITIES), format!("{}{}", first.authority, second.authority));
+        assert_eq!(pairs.data(Purpose::Server).unwrap().keys().collect::<Vec<_>>(), [ENTRY]);
     }
 }

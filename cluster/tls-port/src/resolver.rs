@@ -47,11 +47,13 @@ fn certified(pair: &ServingPair) -> Option<Arc<CertifiedKey>> {
 mod tests {
     use std::time::Duration;
 
+    use crate::certificate::Purpose;
+
     use super::*;
 
     #[test]
     fn an_unreadable_or_mismatched_pair_changes_nothing() {
-        let made = || ServingPair::make(&["a".to_owned()], 1, Duration::from_secs(9)).unwrap();
+        let made = || ServingPair::make(Purpose::Server, &["a".to_owned()], 1, Duration::from_secs(9)).unwrap();
         let resolver = Resolver::default();
         let pair = made();
         let mixed = ServingPair { key: made().key, ..pair.clone() };

@@ -11,6 +11,7 @@
 
 mod clock;
 mod events;
+mod gateway_certificates;
 mod history;
 mod leftovers;
 mod object;
@@ -22,5 +23,6 @@ mod statuses;
 mod watching;
 mod webhook;
 
+pub use gateway_certificates::{gateway_certificates, keep_gateway_certificates};
 pub use source::KubernetesSource;
 pub use webhook::{StorageUri, Webhook, WebhookMetrics, storage_errors, storage_uris, webhook_certificates};

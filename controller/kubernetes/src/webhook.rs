@@ -26,7 +26,7 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
+use weir_cluster_tls_port::{ApiServers, Callers, CertificateOptions, Resolver, Rotation, TlsPort};
 use weir_controller::{Declaration, Leadership, Platform};
 
 pub use metrics::WebhookMetrics;
@@ -72,8 +72,8 @@ impl Webhook {
     /// servers.
     pub async fn serve(self, listener: TcpListener, leadership: watch::Receiver<Leadership>, stop: CancellationToken) {
         let resolver = Arc::<Resolver>::default();
-        let rotation: Rotation<ValidatingWebhookConfiguration> =
-            Rotation::new(self.client, self.options, resolver.clone());
+        let rotation: Rotation<ApiServers<ValidatingWebhookConfiguration>> =
+            Rotation::of_port(self.client, self.options, resolver.clone());
         let rotating = rotation.run(leadership, Leadership::Leading);
         let port = TlsPort { listener, resolver, callers: Callers::Any, limits: port::LIMITS };
         let answering = port.serve(port::router(self.rules, self.metrics), stop);

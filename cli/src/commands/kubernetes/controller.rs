@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use weir_cluster_kubernetes::{Client, FetchOptions, GpuNodes, Kubernetes, Options};
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Leadership, Platform, Source};
-use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
+use weir_controller_kubernetes::{
+    KubernetesSource, Webhook, gateway_certificates, keep_gateway_certificates, webhook_certificates,
+};
 use weir_ops::registry;
 
 use super::connect::{self, Connected, connect, retried};
@@ -42,13 +44,18 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         return Ok(process.end().await);
     };
     let webhook = listener.map(|listener| (listener, webhook(&connected.client, &source, &args.process, platform)));
-    let cluster = connected.cluster.clone();
+    let (client, cluster) = (connected.client.clone(), connected.cluster.clone());
     let reports = RemoteReports::follow_with(cluster.gateways(), process.token_source());
     let controller = controller(source, connected, reports);
     let downloads = follow_downloads(cluster, controller.leadership());
     process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(downloads));
     let mut metrics = registry::with_process_metrics();
     controller.register(&mut metrics);
+    if let Some(secret) = &args.peer_secret {
+        let certificates = gateway_certificates(secret, &args.process.namespace, &args.peer_name);
+        let keeping = keep_gateway_certificates(client, certificates, controller.leadership());
+        process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(keeping));
+    }
     if let Some((listener, webhook)) = webhook {
         webhook.metrics().register(&mut metrics);
         let answering = webhook.serve(listener, controller.leadership(), process.stop.clone());

@@ -36,8 +36,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let objects = named_objects(&args.process.namespace, &args.access_secrets, &args.access_config_maps);
     let access = AccessSources::read(&args.access_files, objects)?;
-    let is_complete = access.as_ref().map(AccessSources::completeness);
-    let peers = PeerCertificates::read(&args.peers)?;
+    let peers = PeerCertificates::read(&args.peers, &args.process.namespace)?;
+    let of_access = access.as_ref().map(AccessSources::completeness);
+    let of_peers = peers.as_ref().map(PeerCertificates::completeness);
+    let read = of_access.into_iter().chain(of_peers).collect();
     let (ports, tls) = bind(&args)?;
     access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
@@ -58,7 +60,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     process.tasks.spawn(follow);
     let report = Arc::clone(&gateway).report(process.stop.clone());
     process.tasks.spawn(report);
-    serve_admin(&process, &gateway, is_complete)?;
+    serve_admin(&process, &gateway, read)?;
     leave_with_drain(&process, &gateway);
     let closed = process.drain.closed().clone();
     if let Some(tls) = tls {
@@ -72,8 +74,8 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
         process.tasks.spawn(async move { stop.run_until_cancelled(access.follow(changes)).await });
     }
     if let Some(peers) = peers {
-        let stop = process.stop.clone();
-        process.tasks.spawn(async move { stop.run_until_cancelled(peers.follow()).await });
+        let (following, stop) = (peers.follow(connected.client.clone()), process.stop.clone());
+        process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;
@@ -112,27 +114,23 @@ fn leave_with_drain(process: &Process, gateway: &Arc<Gateway>) {
     });
 }
 
-fn serve_admin(
-    process: &Process,
-    gateway: &Arc<Gateway>,
-    is_complete: Option<Arc<AtomicBool>>,
-) -> Result<(), CliError> {
+fn serve_admin(process: &Process, gateway: &Arc<Gateway>, read: Vec<Arc<AtomicBool>>) -> Result<(), CliError> {
     let mut metrics = registry::with_process_metrics();
     gateway.register(&mut metrics);
     let reports = weir_cluster_reports::service(gateway.reports());
     let described = Arc::clone(gateway);
     let admin = process
-        .admin(metrics, readiness(process, gateway, is_complete))?
+        .admin(metrics, readiness(process, gateway, read))?
         .with_page("/routes", Arc::new(move || described.describe()))
         .with_service(weir_cluster_reports::PATH, reports);
     process.serve(admin);
     Ok(())
 }
 
-/// Returns a check that reports ready once the gateway knows the routes, and with access control all keys and rules,
-/// until it drains.
-fn readiness(process: &Process, gateway: &Arc<Gateway>, is_complete: Option<Arc<AtomicBool>>) -> HealthCheck {
+/// Returns a check that reports ready once the gateway knows the routes, and `read` says that it has read all keys, rules and
+/// certificates, until it drains.
+fn readiness(process: &Process, gateway: &Arc<Gateway>, read: Vec<Arc<AtomicBool>>) -> HealthCheck {
     let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
-    let knows_access = move || is_complete.as_ref().is_none_or(|is_complete| is_complete.load(Ordering::Acquire));
-    Arc::new(move || if gateway.is_ready() && knows_access() { drained() } else { Health::Starting })
+    let has_read = move || read.iter().all(|is_read| is_read.load(Ordering::Acquire));
+    Arc::new(move || if gateway.is_ready() && has_read() { drained() } else { Health::Starting })
 }

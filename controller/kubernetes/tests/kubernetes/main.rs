@@ -11,6 +11,7 @@ mod declared;
 mod drift;
 mod events;
 mod failures;
+mod gateway_certificates;
 mod golden;
 mod kills;
 mod kserve;

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weir_cluster_tls_port::{Callers, Resolver, ServingPair, TlsPort};
+use weir_cluster_tls_port::{Callers, Purpose, Resolver, ServingPair, TlsPort};
 use weir_controller::{Declaration, Platform};
 
 use super::*;
@@ -39,7 +39,7 @@ struct TestPort {
 impl TestPort {
     fn start() -> Self {
         let century = Duration::from_secs(100 * 365 * 24 * 3600);
-        let pair = ServingPair::make(&["127.0.0.1".to_owned()], NOW, century).unwrap();
+        let pair = ServingPair::make(Purpose::Server, &["127.0.0.1".to_owned()], NOW, century).unwrap();
         let resolver = Arc::<Resolver>::default();
         assert!(resolver.serve_with(&pair));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));

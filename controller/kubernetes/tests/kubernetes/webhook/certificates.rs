@@ -30,7 +30,8 @@ async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_rotate_and_no_object_is_admitted_unchecked() {
     let world = Arc::new(World::new("webhook-rotates").await);
-    let options = CertificateOptions { lifetime: LIFETIME, ..world.webhook_options() };
+    let options =
+        CertificateOptions { lifetime: LIFETIME, renew_after: Duration::from_secs(12), ..world.webhook_options() };
     let first = world.webhook(0, Leadership::Leading, options.clone()).await;
     let _second = world.webhook(0, Leadership::Standby, options).await;
     world.configure_webhook(first.port).await;
