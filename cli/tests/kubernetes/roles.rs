@@ -15,6 +15,8 @@ use crate::process::Process;
 
 const SYSTEM: &str = "roles-system";
 const TEAM: &str = "roles-team";
+/// Secret of the chart with the certificate of gateways.
+const CERTIFICATES: &str = "weir-gateway-peers";
 const COMPONENTS: [&str; 3] = ["controller", "gateway", "autoscaler"];
 const ROLES: [&str; 2] = ["Role", "ClusterRole"];
 
@@ -115,8 +117,8 @@ fn until_the_first_revision_is_dropped() {
 /// Runs through the whole life of a service, and returns everything that the processes printed.
 fn life(folder: &Path) -> String {
     let start = |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
-    let controller = start("controller", &["--webhook-port", "0"]);
-    let gateway = start("gateway", &["--port", "0"]);
+    let controller = start("controller", &["--webhook-port", "0", "--peer-secret", CERTIFICATES]);
+    let gateway = start("gateway", &["--port", "0", "--peer-secret", CERTIFICATES]);
     let autoscaler = start("autoscaler", &[]);
     add_second_node();
     apply(&[runtime(), service(&json!({}))]);
@@ -129,12 +131,13 @@ fn life(folder: &Path) -> String {
     until_the_first_revision_is_dropped();
     deleted_objects_come_back();
     let mut output = controller.end();
-    let controller = start("controller", &["--webhook-port", "0"]);
+    let controller = start("controller", &["--webhook-port", "0", "--peer-secret", CERTIFICATES]);
     until_rolled_out(LAST);
     stop_and_start();
     let_an_hpa_scale();
     refuse_twice();
     until_the_webhook_is_trusted();
+    until_gateways_have_a_certificate();
     until_nothing_is_left();
     for process in [controller, gateway, autoscaler] {
         output.push_str(&process.end());
@@ -225,6 +228,11 @@ fn until_the_webhook_is_trusted() {
     };
     let is_told = || bundle().is_string();
     wait_until("the authorities are told", || bundle().to_string(), is_told);
+}
+
+fn until_gateways_have_a_certificate() {
+    let certificate = || get(SYSTEM, &format!("secret/{CERTIFICATES}"))["data"]["tls.crt"].clone();
+    wait_until("a certificate", || certificate().to_string(), || certificate().is_string());
 }
 
 fn until_nothing_is_left() {
