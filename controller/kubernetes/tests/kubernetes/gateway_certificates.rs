@@ -31,7 +31,7 @@ const SECRET: &str = "weir-gateway-peers";
 const SOON: Duration = Duration::from_secs(60);
 
 /// A controller that keeps the certificates.
-struct Keeper {
+struct Controller {
     role: watch::Sender<Leadership>,
     _task: AbortOnDropHandle<()>,
 }
@@ -62,10 +62,10 @@ impl World {
         }
     }
 
-    fn keeper(&self, leadership: Leadership) -> Keeper {
+    fn certifying_controller(&self, leadership: Leadership) -> Controller {
         let (role, roles) = watch::channel(leadership);
         let keeping = keep_gateway_certificates(self.client.clone(), self.certificates(), roles);
-        Keeper { role, _task: AbortOnDropHandle::new(tokio::spawn(keeping)) }
+        Controller { role, _task: AbortOnDropHandle::new(tokio::spawn(keeping)) }
     }
 
     /// Starts a gateway that uses each content of the Secret after a delay.
@@ -142,7 +142,8 @@ async fn certificates_of_gateways_rotate_and_no_connection_fails() {
     let world = World::new("peers-rotate").await;
     world.make_empty_secret().await;
     let gateways = [world.gateway(Duration::ZERO), world.gateway(Duration::from_secs(1))];
-    let (first, second) = (world.keeper(Leadership::Leading), world.keeper(Leadership::Standby));
+    let (first, second) =
+        (world.certifying_controller(Leadership::Leading), world.certifying_controller(Leadership::Standby));
     let (mut seen, mut connections) = (BTreeSet::new(), 0);
     let rotations = async {
         while seen.len() < 5 {
@@ -167,7 +168,8 @@ async fn certificates_of_gateways_rotate_and_no_connection_fails() {
 async fn controllers_share_the_certificate_of_gateways_and_restore_it() {
     let world = World::new("peers-restore").await;
     world.make_empty_secret().await;
-    let _keepers = [world.keeper(Leadership::Leading), world.keeper(Leadership::Leading)];
+    let _controllers =
+        [world.certifying_controller(Leadership::Leading), world.certifying_controller(Leadership::Leading)];
     let made = world.until_made().await;
     assert_eq!(made.keys().collect::<Vec<_>>(), ["ca.crt", "pairs.json", "tls.crt", "tls.key"]);
     let secrets = world.secrets_of_gateways();
