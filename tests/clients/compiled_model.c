@@ -123,6 +123,7 @@ int32_t AOTInductorModelContainerRun(
     void* model, Tensor* inputs, size_t input_count, Tensor* outputs, size_t output_count, void* stream, void* proxy) {
   int32_t status = WRONG == FAILS ? 1 : run(inputs[0], &outputs[0]);
   aoti_torch_delete_tensor_object(inputs[0]);
+  inputs[0] = NULL;  // The caller frees what is not taken.
   return status;
 }
 #endif
