@@ -11,7 +11,7 @@ pub(crate) const MAX_ENTRIES: usize = 32;
 /// Longest prefix, in bytes.
 const MAX_PREFIX: usize = 64;
 
-/// Beginning of the names that Kubernetes gives, which certificates cannot have.
+/// Beginning of the names that Kubernetes gives, which keys and certificates cannot have.
 pub const RESERVED_NAMES: &str = "system:";
 
 /// Field of a certificate that has the client's name.

@@ -1,8 +1,7 @@
 //! Division of a client's limits between gateways, each of which counts for itself: all of them together keep to the
 //! limit, if requests are spread evenly.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// Returns one gateway's part of a number that is a limit for `gateways` gateways together, rounded up: a gateway without
 /// any part would refuse every request.
@@ -12,11 +11,10 @@ pub fn part_of_count(count: NonZeroU32, gateways: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Returns the time between two requests at one gateway, if `interval` is the time between two requests at `gateways`
-/// gateways together.
-#[must_use]
-pub fn part_of_interval(interval: Duration, gateways: NonZeroU32) -> Duration {
-    interval.saturating_mul(gateways.get())
+/// Returns the content of a full bucket of one gateway, by the same rule as [`part_of_count`].
+pub(crate) fn part_of_burst(burst: NonZeroU64, gateways: NonZeroU32) -> NonZeroU64 {
+    let part = burst.get().div_ceil(gateways.get().into());
+    NonZeroU64::new(part).unwrap_or(NonZeroU64::MIN)
 }
 
 #[cfg(test)]
@@ -32,15 +30,14 @@ mod tests {
     #[test]
     fn a_gateway_alone_has_the_whole_limit() {
         assert_eq!(part_of_count(number(50), number(1)), number(50));
-        assert_eq!(part_of_interval(Duration::from_millis(100), number(1)), Duration::from_millis(100));
     }
 
     #[test]
     fn several_gateways_have_a_part_each() {
         assert_eq!(part_of_count(number(50), number(3)), number(17));
         assert_eq!(part_of_count(number(1), number(3)), number(1));
-        assert_eq!(part_of_interval(Duration::from_millis(100), number(3)), Duration::from_millis(300));
-        assert_eq!(part_of_interval(Duration::MAX, number(3)), Duration::MAX);
+        assert_eq!(part_of_burst(NonZeroU64::MAX, number(1)), NonZeroU64::MAX);
+        assert_eq!(part_of_burst(number(50).into(), number(3)), number(17).into());
     }
 
     proptest! {

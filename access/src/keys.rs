@@ -14,6 +14,8 @@ pub struct Keys {
     by_id: HashMap<KeyId, StoredKey>,
     /// Callers that keys have in common.
     callers: HashSet<Arc<Caller>>,
+    /// Clients that have keys.
+    clients: HashSet<Arc<str>>,
 }
 
 struct StoredKey {
@@ -56,6 +58,7 @@ impl Keys {
                 shared
             }
         };
+        self.clients.extend(caller.client().cloned());
         self.by_id.insert(id, StoredKey::new(digest, expires, caller));
         true
     }
@@ -83,9 +86,15 @@ impl Keys {
         Ok(&stored.caller)
     }
 
-    /// Iterates over the clients of all keys; a name may occur more than once.
+    /// Iterates over the clients of all keys.
     pub fn client_names(&self) -> impl Iterator<Item = &str> {
-        self.callers.iter().filter_map(|caller| caller.client()).map(|name| &**name)
+        self.clients.iter().map(|name| &**name)
+    }
+
+    /// Returns true if some key has this client, so that neither a token nor a certificate can name it.
+    #[must_use]
+    pub fn have_client(&self, name: &str) -> bool {
+        self.clients.contains(name)
     }
 
     /// Returns the number of keys.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::caller::Caller;
-use crate::client_certificates::{self, ClientCertificates};
+use crate::client_certificates::{self, ClientCertificates, RESERVED_NAMES};
 use crate::document::{AccessDocument, WrittenKey};
 use crate::issuer::IssuerSettings;
 use crate::key::{KeyDigest, KeyId};
@@ -64,6 +64,9 @@ pub enum Problem {
         "expected 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning"
     )]
     Client,
+    /// A key with the name of a ServiceAccount.
+    #[error("names that begin with `system:` are those of ServiceAccounts, which have tokens")]
+    ReservedClient,
     /// A prefix that names of clients cannot begin with.
     #[error("expected at most 64 visible ASCII characters without quotes, commas, `\\` and `*`, and not `system:`")]
     Prefix,
@@ -165,6 +168,9 @@ fn add(keys: &mut Keys, names: &mut Names, written: &WrittenKey) -> Result<(), (
     let digest: KeyDigest = written.sha256.parse().map_err(|()| ("sha256", Problem::Digest))?;
     if !crate::is_client_name(&written.client) {
         return Err(("client", Problem::Client));
+    }
+    if written.client.starts_with(RESERVED_NAMES) {
+        return Err(("client", Problem::ReservedClient));
     }
     let expires = written.expires.as_deref().map(seconds).transpose().map_err(|problem| ("expires", problem))?;
     let mut name = |text: &String| Arc::clone(names.entry(text.clone()).or_insert_with(|| text.as_str().into()));

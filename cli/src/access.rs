@@ -343,7 +343,8 @@ mod tests {
         assert_eq!(errors, [format!("{two_name}:5:3: issuers[0].refreshSeconds: {expected}")]);
         fs::write(&two, "issuers:\n- kind: kubernetes\n- issuer: https://b\n  audiences: [weir]\n").unwrap();
         let errors = policy(&[one.clone(), two.clone()], &[]).unwrap_err();
-        let expected = "issuers[1].clientPrefix: two issuers have the same clientPrefix ''";
+        let expected = "issuers[1].clientPrefix: two issuers could give the same name: no clientPrefix may begin with \
+                        another one, as with '' and ''";
         assert_eq!(errors, [format!("{two_name}:3:3: {expected}")]);
         fs::write(&one, "kyes: []\n").unwrap();
         let errors = policy(&[one, folder.path().join("none.yaml")], &[]).unwrap_err();

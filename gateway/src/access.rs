@@ -7,14 +7,12 @@
 //! The check follows routing by the head, and precedes the body and everything that wakes a service. A call whose body
 //! names its model is authenticated before the body is read. A gateway without access control checks nothing.
 
-mod account;
 mod audit;
 mod credentials;
 mod gateway_count;
 mod guard;
 mod in_flight;
 mod operation;
-mod rates;
 mod request_shares;
 
 use std::fmt;
@@ -27,13 +25,13 @@ use weir_access::{Caller, IssuerSettings, Policy};
 use weir_tokens::{Fingerprints, Issuers, KeySetState, SettingsError};
 
 use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
+use crate::rates::Rates;
 use audit::Audit;
 use credentials::AuthError;
 use gateway_count::GatewayCount;
 pub(crate) use guard::{Choice, Guard, Opened, RequestOrigin};
 pub(crate) use in_flight::HeldSlots;
 use in_flight::InFlight;
-use rates::Rates;
 pub(crate) use request_shares::RequestShares;
 
 /// Keys and rules of a gateway with access control. They can be replaced while it serves.
@@ -123,15 +121,15 @@ impl AccessControl {
             return policy.keys.caller(credential, now, fingerprint).cloned().map_err(AuthError::Key);
         }
         let identity = self.issuers.authenticate(credential, now).await.map_err(AuthError::Token)?;
-        Ok(Arc::clone(&identity.caller))
+        without_keys(policy, Arc::clone(&identity.caller))
     }
 
     /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970; `None`
     /// without a certificate.
-    fn client_of_connection(&self, parts: &Parts, now: u64) -> Option<Result<Arc<Caller>, AuthError>> {
+    fn client_of_connection(&self, policy: &Policy, parts: &Parts, now: u64) -> Option<Result<Arc<Caller>, AuthError>> {
         let chain = parts.extensions.get::<ClientChain>()?;
         let client = chain.client(&self.authorities.load(), now)?;
-        Some(client.map_err(AuthError::Certificate))
+        Some(client.map_err(AuthError::Certificate).and_then(|caller| without_keys(policy, caller)))
     }
 
     /// Counts a change of the access files that could not be read, so that the last keys and rules stay in use.
@@ -156,6 +154,12 @@ impl AccessControl {
     fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
     }
+}
+
+/// Returns the caller that a token or certificate names, unless it is a client with keys: no issuer gives its name.
+fn without_keys(policy: &Policy, caller: Arc<Caller>) -> Result<Arc<Caller>, AuthError> {
+    let has_keys = caller.client().is_some_and(|name| policy.keys.have_client(name));
+    if has_keys { Err(AuthError::NameOfKeys) } else { Ok(caller) }
 }
 
 impl fmt::Debug for AccessControl {

@@ -4,6 +4,7 @@ mod buffered;
 mod chunk_reader;
 mod downstream;
 mod flush_first;
+mod metered;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody};
 pub(crate) use chunk_reader::ChunkReader;

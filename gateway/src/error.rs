@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_access::Unit;
 use weir_protocol::{Code, Coded};
 use weir_serve::known_hosts::ForeignHost;
 
@@ -218,8 +219,8 @@ impl fmt::Display for Refused {
 pub(crate) enum ClientLimit {
     /// The client's share of the places of a full queue.
     QueueShare,
-    /// The client's requests per minute.
-    Rate,
+    /// The client's requests, bytes or tokens per minute.
+    Rate(Unit),
     /// The client's share of the port's connections.
     Connections,
     /// The client's share of the gateway's open requests.
@@ -236,7 +237,9 @@ impl ClientLimit {
     /// Returns the name of the limit with its state, as a sentence without its end.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
-            Self::Rate => "the client has used up its limit requestsPerMinute",
+            Self::Rate(Unit::Requests) => "the client has used up its limit requestsPerMinute",
+            Self::Rate(Unit::Bytes) => "the client has used up its limit bytesPerMinute",
+            Self::Rate(Unit::Tokens) => "the client has used up its limit tokensPerMinute",
             Self::Concurrency => "the client has as many requests in flight as its limit concurrency allows",
             Self::QueueShare => "the queue is full, and the client has more than its share of it",
             Self::Connections => "the client has its share of the gateway's connections",

@@ -24,11 +24,13 @@ mod peers;
 mod pipeline;
 mod port;
 mod queue;
+mod rates;
 mod router;
 mod server;
 mod state;
 mod telemetry;
 mod upstream;
+mod usage;
 mod wire;
 
 pub use access::AccessControl;

@@ -21,10 +21,11 @@ fn every_error_of_every_file_is_reported() {
     let expired = WrittenKey { expires: Some("tomorrow".to_owned()), ..key("0000000000000001") };
     let nameless = WrittenKey { client: "a b".to_owned(), ..key("0000000000000002") };
     let short = WrittenKey { sha256: "00".to_owned(), ..key("0000000000000003") };
+    let reserved = WrittenKey { client: "system:serviceaccount:a:b".to_owned(), ..key("0000000000000004") };
     let rule = Rule { clients: vec!["a".to_owned()], services: vec!["digits".to_owned()], ..Rule::default() };
     let first = AccessDocument { keys: vec![good.clone(), key("x"), expired], ..AccessDocument::default() };
     let second = AccessDocument {
-        keys: vec![nameless, short, good],
+        keys: vec![nameless, short, good, reserved],
         rules: vec![rule, Rule::default()],
         ..AccessDocument::default()
     };
@@ -36,6 +37,7 @@ fn every_error_of_every_file_is_reported() {
         (1, "keys[0].client", Problem::Client),
         (1, "keys[1].sha256", Problem::Digest),
         (1, "keys[2].id", Problem::DuplicateId),
+        (1, "keys[3].client", Problem::ReservedClient),
         (1, "rules[0].services[0]", Problem::Rule(RuleError::Service)),
         (1, "rules[1]", Problem::Rule(RuleError::NoCaller)),
     ];

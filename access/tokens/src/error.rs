@@ -93,6 +93,18 @@ pub enum SettingsError {
         /// Value that both issuers have.
         value: String,
     },
+    /// The prefix of an issuer's names begins with that of another one, so that both could give the same name.
+    #[error(
+        "two issuers could give the same name: no clientPrefix may begin with another one, as with '{own}' and '{other}'"
+    )]
+    SharedNames {
+        /// Place of the later issuer in the list, counted from zero.
+        at: usize,
+        /// Prefix of the later issuer.
+        own: String,
+        /// Prefix of the other issuer.
+        other: String,
+    },
 }
 
 impl SettingsError {
@@ -102,6 +114,7 @@ impl SettingsError {
     pub fn place(&self) -> (usize, &'static str) {
         match self {
             Self::Field { at, field, .. } | Self::Same { at, field, .. } => (*at, field),
+            Self::SharedNames { at, .. } => (*at, "clientPrefix"),
             Self::TooMany(most) => (*most, ""),
         }
     }

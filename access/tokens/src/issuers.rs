@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::{Either, join_all, pending, select};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use weir_access::IssuerSettings;
+use weir_access::{IssuerKind, IssuerSettings};
 
 use crate::cache::VerifiedTokens;
 use crate::clock::now;
@@ -214,15 +214,21 @@ fn plans(settings: &[IssuerSettings]) -> Result<Vec<IssuerPlan>, SettingsError> 
     Ok(plans)
 }
 
-/// Checks that two issuers cannot give the same names, unless one is a Kubernetes, whose names are reserved. `at` is the
+/// Checks that two issuers cannot give the same names. The names of Kubernetes are reserved and have no prefix. `at` is the
 /// place of the other one.
 fn check_difference(one: &IssuerPlan, other: &IssuerPlan, at: usize) -> Result<(), SettingsError> {
     let same = |field, value: &str| Err(SettingsError::Same { at, field, value: value.to_owned() });
     if one.issuer == other.issuer {
         return same("issuer", one.issuer.as_deref().unwrap_or("kubernetes"));
     }
-    if one.config.kind == other.config.kind && one.config.client_prefix == other.config.client_prefix {
-        return same("clientPrefix", &one.config.client_prefix);
+    match (one.config.kind, other.config.kind) {
+        (IssuerKind::OpenId, IssuerKind::Kubernetes) | (IssuerKind::Kubernetes, IssuerKind::OpenId) => return Ok(()),
+        (IssuerKind::Kubernetes, IssuerKind::Kubernetes) => return same("kind", "kubernetes"),
+        (IssuerKind::OpenId, IssuerKind::OpenId) => {}
+    }
+    let (former, own) = (&one.config.client_prefix, &other.config.client_prefix);
+    if own.starts_with(former.as_str()) || former.starts_with(own.as_str()) {
+        return Err(SettingsError::SharedNames { at, own: own.clone(), other: former.clone() });
     }
     Ok(())
 }

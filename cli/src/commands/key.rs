@@ -8,7 +8,7 @@ mod store;
 use std::io;
 
 use rustls::crypto::ring;
-use weir_access::{KeyId, NewKey, WrittenKey, is_client_name};
+use weir_access::{KeyId, NewKey, RESERVED_NAMES, WrittenKey, is_client_name};
 
 use crate::args::{CreateKeyArgs, KeyAction, KeyArgs, ListKeysArgs, RevokeKeyArgs};
 use crate::error::CliError;
@@ -32,6 +32,11 @@ async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
     if !is_client_name(&args.client) {
         let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning";
         return Err(CliError::Usage(message.to_owned()));
+    }
+    if args.client.starts_with(RESERVED_NAMES) {
+        let message =
+            format!("--client begins with {RESERVED_NAMES}, as the names of ServiceAccounts, which have tokens");
+        return Err(CliError::Usage(message));
     }
     let key = new_key()?;
     let written = WrittenKey {

@@ -26,6 +26,9 @@ pub(crate) enum AuthError {
     /// The certificate of the connection names no client.
     #[error("{0}")]
     Certificate(CertificateError),
+    /// A token or certificate names a client that has keys.
+    #[error("its client's name is that of a client with keys")]
+    NameOfKeys,
     /// Two keys, of which proxies and the gateway could choose different ones.
     #[error("it has several keys")]
     Several,

@@ -13,11 +13,12 @@ use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError, Credential};
-use super::{AccessControl, HeldSlots, RequestShares, account, operation};
+use super::{AccessControl, HeldSlots, RequestShares, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::port::PortHost;
 use crate::queue::{ClientId, ClientShare};
+use crate::rates::{self, Meter, UsedUp};
 use crate::wire::headers::{self, GatewayHeaders};
 use crate::wire::protocol::Protocol;
 
@@ -46,6 +47,8 @@ struct Check<'a> {
     from: Option<IpAddr>,
     /// The request's part of the client's requests in flight, once it is allowed.
     slots: OnceLock<HeldSlots>,
+    /// The meter of a request that is allowed and whose bytes or tokens are limited.
+    meter: OnceLock<Meter>,
 }
 
 /// Time after which a client with too many requests in flight may try again. Requests end all the time.
@@ -98,7 +101,8 @@ impl<'a> Guard<'a> {
             Sender::Gateway => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
-        let check = Check { control, policy, sender, from: origin.address, slots: OnceLock::new() };
+        let check =
+            Check { control, policy, sender, from: origin.address, slots: OnceLock::new(), meter: OnceLock::new() };
         Self { check: Some(check), share, shares }
     }
 
@@ -145,6 +149,11 @@ impl<'a> Guard<'a> {
     /// requests between parts of the platform.
     pub(crate) fn client(&self) -> Option<ClientShare> {
         self.shares.client()
+    }
+
+    /// Returns the meter of a request that is allowed and whose bytes or tokens are limited.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        self.check.as_ref()?.meter.get()
     }
 
     /// Returns the request's part of the client's requests in flight, if these are limited, and of the open requests of all
@@ -256,17 +265,19 @@ impl Check<'_> {
         let Some(client) = caller.client() else {
             return Ok(());
         };
-        let limits = account::limits_of(&self.policy, client, &route.service);
+        let limits = rates::limits_of(&self.policy, client, &route.service);
         if limits.is_empty() {
             return Ok(());
         }
         let full = GatewayError::OverLimit { limit: ClientLimit::Concurrency, after: CONCURRENCY_RETRY };
         let gateways = self.control.gateways.get();
         let slots = self.control.in_flight.begin(&limits, gateways).ok_or(full)?;
-        let taken = self.control.rates.take(&limits, gateways, now());
-        taken.map_err(|after| GatewayError::OverLimit { limit: ClientLimit::Rate, after })?;
+        let begun = self.control.rates.begin(&limits, gateways, now());
+        let over = |UsedUp { unit, after }| GatewayError::OverLimit { limit: ClientLimit::Rate(unit), after };
+        let meter = begun.map_err(over)?;
         // A request is checked once, so that nothing is set yet.
         let _ = self.slots.set(slots);
+        meter.map(|meter| self.meter.set(meter));
         Ok(())
     }
 
@@ -314,7 +325,7 @@ async fn authenticate(
     let now = seconds_since_1970();
     match credential {
         Ok(Some(credential)) => control.caller(policy, credential.text()?, now).await,
-        Ok(None) => control.client_of_connection(parts, now).unwrap_or_else(|| Ok(control.anonymous())),
+        Ok(None) => control.client_of_connection(policy, parts, now).unwrap_or_else(|| Ok(control.anonymous())),
         Err(error) => Err(error.clone()),
     }
 }
@@ -353,6 +364,7 @@ fn refuse_key(route: Option<&Route>, operation: &'static str, error: &AuthError)
         AuthError::Key(KeyError::Malformed | KeyError::Unknown | KeyError::WrongSecret)
         | AuthError::Token(_)
         | AuthError::Certificate(_)
+        | AuthError::NameOfKeys
         | AuthError::Several => None,
     };
     GatewayError::Refused(Box::new(Refused {

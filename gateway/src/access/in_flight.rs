@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use weir_access::part_of_count;
 
-use super::account::{Account, AccountLimits};
+use crate::rates::{Account, AccountLimits};
 
 /// Numbers of requests in flight. An account without one has no entry, so that open requests bound the memory.
 #[derive(Clone, Debug, Default)]

@@ -16,6 +16,7 @@ use weir_serve::{BodyEnd, Holder, Pace, TimedBody, Upload};
 
 use crate::clock::{now, timer_now, until};
 use crate::error::{ClientLimit, GatewayError};
+use crate::rates::Meter;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
 use crate::wire::deadline::Deadline;
 use crate::wire::protocol::Protocol;
@@ -209,6 +210,14 @@ impl BufferedBody {
             if body.is_end_stream() && mode != BufferMode::Stream {
                 return Ok(true);
             }
+        }
+    }
+
+    /// Charges the client for the body: for the buffered part now, and for the rest as it arrives.
+    pub(crate) fn meter_by(&self, meter: &Meter) {
+        meter.add_bytes(self.size, now());
+        if let Some(upload) = &self.upload {
+            upload.meter_by(meter.clone());
         }
     }
 

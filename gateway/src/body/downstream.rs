@@ -11,7 +11,9 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use weir_serve::byte_budget::BudgetPermit;
 
+use super::metered::MeteredBody;
 use crate::access::HeldSlots;
+use crate::rates::Meter;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
@@ -32,6 +34,8 @@ pub(crate) enum DownstreamBody {
     },
     /// Relayed from a replica or another gateway.
     Relayed(UnsyncBoxBody<Bytes, io::Error>),
+    /// The response to a client whose bytes or tokens are limited.
+    Metered(Box<MeteredBody<Self>>),
     /// The response to a client whose requests in flight are limited. The request counts until the body is dropped.
     Counted { body: Box<Self>, _slots: HeldSlots },
 }
@@ -43,6 +47,11 @@ impl DownstreamBody {
 
     pub(crate) fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
         Self::Local { data: Some(data), trailers: Some(trailers) }
+    }
+
+    /// Returns the body of a response with these headers that this meter counts.
+    pub(crate) fn metered(self, meter: Meter, headers: &HeaderMap) -> Self {
+        Self::Metered(Box::new(MeteredBody::new(self, meter, headers)))
     }
 
     /// Returns the body of a request that counts as in flight until its response has ended.
@@ -82,6 +91,7 @@ impl Body for DownstreamBody {
                 Poll::Ready(frame)
             }
             Self::Relayed(body) => Pin::new(body).poll_frame(context),
+            Self::Metered(body) => body.poll_frame(context),
             Self::Counted { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
@@ -94,6 +104,7 @@ impl Body for DownstreamBody {
                 frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream())
             }
             Self::Relayed(body) => body.is_end_stream(),
+            Self::Metered(body) => body.is_end_stream(),
             Self::Counted { body, .. } => body.is_end_stream(),
         }
     }
@@ -113,6 +124,7 @@ impl Body for DownstreamBody {
                 }
             }
             Self::Relayed(body) => body.size_hint(),
+            Self::Metered(body) => body.size_hint(),
             Self::Counted { body, .. } => body.size_hint(),
         }
     }

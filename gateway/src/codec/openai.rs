@@ -2,11 +2,12 @@
 
 use ::http::Response;
 use serde_json::json;
+use weir_access::Unit;
 use weir_protocol::{Blame, Code, Coded, shortened};
 
 use super::http;
 use crate::body::DownstreamBody;
-use crate::error::GatewayError;
+use crate::error::{ClientLimit, GatewayError};
 
 /// Longest message of an error, in bytes.
 const MAX_MESSAGE: usize = 4096;
@@ -23,17 +24,17 @@ pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
         _ => (None, code.label()),
     };
     let body = json!({
-        "error": { "message": shortened(&message, MAX_MESSAGE), "type": kind(code), "param": param, "code": name }
+        "error": { "message": shortened(&message, MAX_MESSAGE), "type": kind(error), "param": param, "code": name }
     });
     http::with_status(code, body.to_string().into())
 }
 
 /// Returns OpenAI's type of an error.
-fn kind(code: Code) -> &'static str {
-    if code == Code::OverLimit {
-        return "requests";
+fn kind(error: &GatewayError) -> &'static str {
+    if let GatewayError::OverLimit { limit, .. } = error {
+        return if *limit == ClientLimit::Rate(Unit::Tokens) { "tokens" } else { "requests" };
     }
-    match code.blame() {
+    match error.code().blame() {
         Blame::Caller => "invalid_request_error",
         Blame::Load | Blame::Server => "server_error",
     }
@@ -46,8 +47,8 @@ mod tests {
     #[test]
     fn an_unknown_model_and_a_full_queue_have_openais_types() {
         let unknown = GatewayError::NoRoute { asked: "model \"x\"".to_owned(), known: "none".to_owned() };
-        assert_eq!((error(&unknown).status().as_u16(), kind(unknown.code())), (404, "invalid_request_error"));
+        assert_eq!((error(&unknown).status().as_u16(), kind(&unknown)), (404, "invalid_request_error"));
         let full = GatewayError::Gone("r".to_owned());
-        assert_eq!((error(&full).status().as_u16(), kind(full.code())), (503, "server_error"));
+        assert_eq!((error(&full).status().as_u16(), kind(&full)), (503, "server_error"));
     }
 }

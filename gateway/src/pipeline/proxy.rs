@@ -27,6 +27,7 @@ use crate::pipeline::forward::{ProxyRequest, forward, mirror, read_ahead};
 use crate::pipeline::health;
 use crate::pipeline::health::probe_services::ProbeServices;
 use crate::queue::ClientShare;
+use crate::rates::Meter;
 use crate::router::mirror::MirrorTarget;
 use crate::router::{CheckedBody, Lookup, Routed, Target};
 use crate::upstream::Upgrade;
@@ -101,6 +102,7 @@ impl Proxy {
         let (batching, mirrored) = extras(parts, &mut target);
         let mut request = ProxyRequest::new(protocol, parts, target, deadline);
         request.limited = guard.client();
+        let meter = guard.meter().cloned();
         if health::v2::is_health_call(&request) {
             // Boxed, so that the future of other requests reserves no space for it.
             return Ok(Box::pin(health::v2::answer(&request, &mut buffered)).await);
@@ -108,10 +110,18 @@ impl Proxy {
         if let Some(mirrored) = mirrored {
             mirror::send(&self.context, mirrored, &request, &buffered);
         }
+        if let Some(meter) = &meter {
+            request.meter_by(meter);
+            buffered.meter_by(meter);
+        }
         let permit = self.context.budget.permit_of(guard.client().map(ClientShare::holder));
         let response = match batching {
             Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await?,
             None => forward(&self.context, &request, &mut buffered).await?,
+        };
+        let response = match meter {
+            Some(meter) => metered(response, meter),
+            None => response,
         };
         Ok(read_ahead(response, protocol, mode, permit).await)
     }
@@ -211,6 +221,13 @@ fn extras(parts: &Parts, target: &mut Target) -> (Option<BatchSettings>, Option<
         Upgrade::None => (BatchSettings::of(&target.route), target.mirror.take()),
         Upgrade::WebSocket => (None, None),
     }
+}
+
+/// Returns a response whose body the meter counts.
+fn metered(response: Response<DownstreamBody>, meter: Meter) -> Response<DownstreamBody> {
+    let (parts, body) = response.into_parts();
+    let body = body.metered(meter, &parts.headers);
+    Response::from_parts(parts, body)
 }
 
 async fn receive(

@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -13,6 +13,9 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use weir_serve::TimedBody;
+
+use crate::clock::now;
+use crate::rates::Meter;
 
 /// Data of a body in the chunks in which it arrived; mostly one chunk.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
@@ -35,6 +38,8 @@ struct UploadShared {
     has_failed: AtomicBool,
     /// Bytes that arrived from the client since the request was forwarded.
     received: AtomicU64,
+    /// Meter that counts these bytes; empty if the client has no limit of them.
+    meter: OnceLock<Meter>,
     /// True while the replica has taken all data that arrived, and more is to come.
     waits_for_client: AtomicBool,
     /// Complete gRPC messages that were sent upstream.
@@ -56,6 +61,11 @@ impl UploadHandle {
     /// Returns the bytes that arrived from the client since the request was forwarded.
     pub(crate) fn received(&self) -> u64 {
         self.0.received.load(Ordering::Relaxed)
+    }
+
+    /// Charges the client for the bytes that arrive from now on.
+    pub(crate) fn meter_by(&self, meter: Meter) {
+        self.0.meter.get_or_init(|| meter);
     }
 
     /// Returns true while the replica has taken all data that arrived, and more is to come.
@@ -127,6 +137,9 @@ impl UploadHandle {
             Poll::Ready(Some(Ok(frame))) => {
                 let size = frame.data_ref().map_or(0, Bytes::len);
                 self.0.received.fetch_add(size as u64, Ordering::Relaxed);
+                if let Some(meter) = self.0.meter.get() {
+                    meter.add_bytes(size, now());
+                }
             }
             Poll::Ready(Some(Err(_))) => self.fail(),
             Poll::Ready(None) => self.end(),

@@ -5,6 +5,7 @@ mod certificates;
 mod client_shares;
 mod concurrency;
 mod matrix;
+mod metered;
 mod peers;
 mod shares;
 mod tokens;

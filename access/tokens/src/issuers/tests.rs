@@ -144,6 +144,39 @@ async fn an_issuer_that_is_away_is_trusted_until_its_keys_are_too_old() {
     running.stop().await;
 }
 
+/// Lets time pass for all timers at once.
+async fn pass(minutes: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+    tokio::time::resume();
+}
+
+/// The settings have their defaults: a fetch every five minutes, and keys that are used for four hours.
+#[tokio::test]
+async fn an_issuer_may_be_away_for_an_hour_but_not_for_longer_than_its_keys_are_used() {
+    let signer = Signer::p256(Some("a"));
+    let server = IssuerServer::start(&[&signer]).await;
+    let running = Running::start(vec![IssuerPlan::of(&settings(&server), 1).unwrap()]);
+    let token = token(&server, &signer);
+    running.issuers.authenticate(&token, NOW).await.unwrap();
+    let state = || running.issuers.key_sets().pop().unwrap();
+    let is_accepted = || running.issuers.check(&token, NOW).is_ok();
+    server.set_response(503, Vec::new());
+    for minutes in [5; 12].into_iter().chain([170]) {
+        let failed = state().failed_fetches;
+        pass(minutes).await;
+        eventually(|| state().failed_fetches > failed).await;
+        assert!(is_accepted(), "{:?}", state());
+    }
+    assert!(state().age >= Duration::from_secs(230 * 60), "{:?}", state());
+    pass(10).await;
+    eventually(|| running.issuers.check(&token, NOW) == Err(TokenError::KeysUnavailable)).await;
+    server.set_keys(&[&signer]);
+    pass(1).await;
+    eventually(is_accepted).await;
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_flood_of_unknown_keys_causes_one_fetch_per_interval() {
     let (signer, stranger) = (Signer::p256(Some("a")), Signer::p256(Some("z")));
@@ -210,16 +243,39 @@ async fn settings_that_stay_keep_their_keys() {
     let (server, other) = (IssuerServer::start(&[&signer]).await, IssuerServer::start(&[&signer]).await);
     let running = Running::start(vec![]);
     assert!(running.issuers.is_empty());
-    running.issuers.apply(&[settings(&server)]).unwrap();
+    let own = IssuerSettings { client_prefix: "own:".to_owned(), ..settings(&server) };
+    running.issuers.apply(std::slice::from_ref(&own)).unwrap();
     let token = token(&server, &signer);
     let first = running.issuers.authenticate(&token, NOW).await.unwrap();
     server.set_response(503, Vec::new());
     let added = IssuerSettings { client_prefix: "other:".to_owned(), ..settings(&other) };
-    running.issuers.apply(&[settings(&server), added.clone()]).unwrap();
+    running.issuers.apply(&[own.clone(), added.clone()]).unwrap();
     assert!(Arc::ptr_eq(&first, &running.issuers.check(&token, NOW).unwrap()));
     running.issuers.apply(&[added]).unwrap();
     eventually(|| running.issuers.check(&token, NOW) == Err(TokenError::UnknownIssuer)).await;
     running.stop().await;
+}
+
+#[test]
+fn issuers_whose_names_could_be_equal_are_refused() {
+    let issuer = |url: &str, prefix: &str| IssuerSettings {
+        issuer: Some(url.to_owned()),
+        audiences: vec!["weir".to_owned()],
+        client_prefix: prefix.to_owned(),
+        ..IssuerSettings::default()
+    };
+    let checked = |one: &str, other: &str| Issuers::validate(&[issuer("https://a", one), issuer("https://b", other)]);
+    for (one, other) in [("", ""), ("", "b:"), ("team-", "team-a-"), ("team-a-", "team-"), ("x", "x")] {
+        let error = checked(one, other).unwrap_err();
+        assert_eq!(error.place(), (1, "clientPrefix"));
+        let expected = format!(
+            "two issuers could give the same name: no clientPrefix may begin with another one, as with '{other}' and '{one}'"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+    for (one, other) in [("team-a-", "team-b-"), ("a:", "b:"), ("ab", "ac")] {
+        assert_eq!(checked(one, other), Ok(()), "{one} {other}");
+    }
 }
 
 #[test]
@@ -247,10 +303,15 @@ fn wrong_settings_name_the_issuer_and_the_field() {
         let error = error(&[settings]);
         assert!(error.starts_with(expected), "{error}");
     }
-    let other = IssuerSettings { issuer: text("https://b"), ..valid() };
     assert_eq!(error(&[valid(), valid()]), "two issuers have the same issuer 'https://a'");
-    assert_eq!(error(&[valid(), other]), "two issuers have the same clientPrefix ''");
     let kubernetes = IssuerSettings { kind: crate::IssuerKind::Kubernetes, ..IssuerSettings::default() };
+    let second = IssuerSettings {
+        server: text("https://second"),
+        issuer: text("https://second"),
+        client_prefix: "second:".to_owned(),
+        ..kubernetes.clone()
+    };
+    assert_eq!(error(&[kubernetes.clone(), second]), "two issuers have the same kind 'kubernetes'");
     let issuers = Issuers::default();
     issuers.apply(&[valid(), kubernetes]).unwrap();
     let pod = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT_ENCODING, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
@@ -14,6 +14,7 @@ use weir_serve::header_names;
 
 use crate::clock::now;
 use crate::queue::{AdmissionRequest, Arrival, ClientShare, Origin, RevisionQueue, Task, Verdict};
+use crate::rates::Meter;
 use crate::router::Target;
 use crate::upstream::{RequestBody, Upgrade, UpstreamRequest};
 use crate::wire::deadline::Deadline;
@@ -39,6 +40,8 @@ pub(crate) struct ProxyRequest {
     share: ClientShare,
     /// The client whose shares of the gateway's limits the request takes; `None` without access control.
     pub(crate) limited: Option<ClientShare>,
+    /// Meter of the bytes and tokens of a request that its client is charged for.
+    pub(super) meter: Option<Meter>,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// Protocol to which the client asks to switch the connection.
@@ -89,6 +92,7 @@ impl ProxyRequest {
             origin,
             share: target.share,
             limited: None,
+            meter: None,
             method: parts.method.clone(),
             headers,
             upgrade,
@@ -111,6 +115,7 @@ impl ProxyRequest {
             origin: self.origin,
             share: self.share,
             limited: self.limited,
+            meter: None,
             method: self.method.clone(),
             headers,
             upgrade: Upgrade::None,
@@ -141,6 +146,15 @@ impl ProxyRequest {
     /// Records that the request's queue time is already counted too, because its batch was at a replica.
     pub(crate) fn count_as_queued(&mut self) {
         self.arrival = Arrival::QueueTimeRecorded;
+    }
+
+    /// Charges the client by this meter. The replica gets no choice of a content coding if tokens count, because they are
+    /// read from the response.
+    pub(crate) fn meter_by(&mut self, meter: &Meter) {
+        if meter.counts_tokens() {
+            self.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        self.meter = Some(meter.clone());
     }
 
     /// Counts a replica whose program ended while it had the request in a batch.
@@ -174,6 +188,8 @@ impl ProxyRequest {
             // A batch has requests of one client only, because their headers are equal.
             share: self.share,
             limited: self.limited,
+            // Each request of the batch has its own.
+            meter: None,
             method: self.method.clone(),
             authority: self.authority.clone(),
             whole: self.whole.clone(),

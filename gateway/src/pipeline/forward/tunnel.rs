@@ -13,8 +13,9 @@ use weir_serve::{Duplex, Tunnel};
 use super::relay::RelayEnd;
 use super::request::ProxyRequest;
 use crate::body::DownstreamBody;
-use crate::clock::until;
+use crate::clock::{now, until};
 use crate::queue::{Outcome, Verdict};
+use crate::rates::Meter;
 use crate::upstream::{ResponseBody, SwitchedConnection, WEBSOCKET};
 use crate::wire::headers;
 
@@ -54,10 +55,10 @@ pub(super) fn switched(
     if let RelayEnd::Replica { credit, .. } = &mut end {
         credit.become_tunnel();
     }
-    let (deadline, missed) = (request.deadline, request.missed);
+    let (deadline, missed, meter) = (request.deadline, request.missed, request.meter.clone());
     if let Some(replica) = body.into_switched() {
         parts.extensions.insert(Tunnel::new(move |client| async move {
-            let over = run(client, replica, deadline).await;
+            let over = run(client, replica, deadline, meter.as_ref()).await;
             settle(end, &over, missed);
         }));
     }
@@ -66,12 +67,17 @@ pub(super) fn switched(
 
 /// Copies bytes until one side closes or the deadline passes. Each direction has one buffer of [`BUFFER`] bytes, so that
 /// a side that reads slowly slows the other down.
-async fn run(client: Box<dyn Duplex>, replica: SwitchedConnection, deadline: Option<Instant>) -> TunnelEnd {
+async fn run(
+    client: Box<dyn Duplex>,
+    replica: SwitchedConnection,
+    deadline: Option<Instant>,
+    meter: Option<&Meter>,
+) -> TunnelEnd {
     let (from_client, to_client) = split(client);
     let (from_replica, to_replica) = split(replica.socket);
     let first = replica.first;
     let (mut upwards, mut downwards) =
-        (pin!(pass(Bytes::new(), from_client, to_replica)), pin!(pass(first, from_replica, to_client)));
+        (pin!(pass(Bytes::new(), from_client, to_replica, meter)), pin!(pass(first, from_replica, to_client, meter)));
     tokio::select! {
         ended = downwards.as_mut() => {
             // The client's last bytes, such as its part of the closing handshake.
@@ -93,18 +99,23 @@ enum Broken {
 }
 
 /// Passes bytes on, first these, until the sender closes; then the receiver's connection is closed in this direction.
-async fn pass<R, W>(first: Bytes, mut from: R, mut to: W) -> Result<(), Broken>
+async fn pass<R, W>(first: Bytes, mut from: R, mut to: W, meter: Option<&Meter>) -> Result<(), Broken>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let count = |bytes| meter.iter().for_each(|meter| meter.add_bytes(bytes, now()));
+    count(first.len());
     to.write_all(&first).await.map_err(Broken::Write)?;
     let mut buffer = vec![0; BUFFER];
     loop {
         to.flush().await.map_err(Broken::Write)?;
         match from.read(&mut buffer).await {
             Ok(0) => return to.shutdown().await.map_err(Broken::Write),
-            Ok(bytes) => to.write_all(&buffer[..bytes]).await.map_err(Broken::Write)?,
+            Ok(bytes) => {
+                count(bytes);
+                to.write_all(&buffer[..bytes]).await.map_err(Broken::Write)?;
+            }
             Err(error) => {
                 // The receiver gets the end in any case; a second failure adds nothing.
                 let _ = to.shutdown().await;

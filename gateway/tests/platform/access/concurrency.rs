@@ -30,7 +30,7 @@ fn limiting(limits: Vec<ClientLimits>) -> Policy {
 }
 
 /// Starts a gateway with these limits in front of a replica with this address.
-async fn world(limits: Vec<ClientLimits>, address: std::net::SocketAddr) -> (World, Arc<AccessControl>) {
+pub(super) async fn world(limits: Vec<ClientLimits>, address: std::net::SocketAddr) -> (World, Arc<AccessControl>) {
     let access = AccessControl::new(limiting(limits));
     let mut options = Options::new("gateway", Scope::Cluster);
     options.access = Some(Arc::clone(&access));
@@ -90,9 +90,10 @@ async fn a_client_with_its_requests_in_flight_is_refused_until_one_ends() {
 }
 
 /// Answers all requests with this head and part of a body, and keeps the connections.
-async fn held(head: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
+pub(super) async fn held(head: impl Into<String>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let head = head.into();
     let serving = tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {

@@ -109,6 +109,19 @@ async fn a_token_opens_what_its_roles_may_use() {
     assert_eq!(guarded.infer(Some(&key(1).text)).await.status, StatusCode::FORBIDDEN);
 }
 
+/// A key and a token of different people could have the same name otherwise.
+#[tokio::test]
+async fn a_token_that_names_a_client_with_keys_is_refused() {
+    let signer = Signer::new("k1");
+    let keys = signer.serve().await;
+    let guarded = Guarded::with_issuer(&IssuerSettings { client_prefix: String::new(), ..issuer(&keys) }).await;
+    assert_eq!(guarded.infer_with_token(&signer.token(&claims())).await, 200);
+    assert_eq!(guarded.infer_with_token(&signer.token(&with_claim("sub", json!("a")))).await, 401);
+    let role = Rule { roles: vec!["ml".to_owned()], services: vec!["*".to_owned()], ..Rule::default() };
+    guarded.access.replace(policy(vec![written(1, "a"), written(2, "ada")], vec![role]));
+    assert_eq!(guarded.infer_with_token(&signer.token(&claims())).await, 401);
+}
+
 #[tokio::test]
 async fn a_token_of_a_key_that_the_issuer_has_withdrawn_is_refused() {
     let (old, new) = (Signer::new("k1"), Signer::new("k2"));

@@ -8,17 +8,17 @@ use weir_cluster::ServiceName;
 
 /// Requests that a limit counts together: those of a client to one service, or to all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Account {
+pub(crate) struct Account {
     client: Arc<str>,
     /// Service whose requests count by themselves; `None` for all services together.
     service: Option<ServiceName>,
 }
 
 /// Limits of a request, each with the account that counts it.
-pub(super) type AccountLimits<'a> = SmallVec<[(Account, &'a ClientLimits); 2]>;
+pub(crate) type AccountLimits<'a> = SmallVec<[(Account, &'a ClientLimits); 2]>;
 
 /// Returns the limits of a client's request to a service: those for all services together, and those for this one.
-pub(super) fn limits_of<'a>(policy: &'a Policy, client: &Arc<str>, service: &ServiceName) -> AccountLimits<'a> {
+pub(crate) fn limits_of<'a>(policy: &'a Policy, client: &Arc<str>, service: &ServiceName) -> AccountLimits<'a> {
     if policy.limits.is_empty() {
         return AccountLimits::new();
     }
@@ -32,7 +32,7 @@ pub(super) fn limits_of<'a>(policy: &'a Policy, client: &Arc<str>, service: &Ser
 #[cfg(test)]
 impl Account {
     /// Returns the account of a client's requests to all services.
-    pub(super) fn of(client: &str) -> Self {
+    pub(crate) fn of(client: &str) -> Self {
         Self { client: client.into(), service: None }
     }
 }
