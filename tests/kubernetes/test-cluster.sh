@@ -74,7 +74,9 @@ weir() {
     access
     tests/kubernetes/gpu/load.sh
     $exec .venv/bin/python tests/kubernetes/gpu.py
-    passed=$((passed + 7))
+    tests/kubernetes/network/up.sh
+    $exec .venv/bin/python tests/kubernetes/network_policy.py
+    passed=$((passed + 8))
 }
 
 access() { # Runs the tests of access control with the program `weir` of the images.
