@@ -3,7 +3,7 @@
 #
 #     scripts/clients.sh          # what `make test-platform` runs first
 #
-#   .venv/                        tritonclient, the kserve SDK and pytest, at the versions of
+#   .venv/                        tritonclient, the kserve SDK, OpenAI's client and pytest, at the versions of
 #                                 tests/clients/requirements.txt, and moto of tests/storage/requirements.txt
 #   .venv/perf_analyzer/bin/      perf_analyzer: a script that runs the binary with its libraries
 #   .venv/silero/                 silero_vad.jit, which finds speech: the model as its wheel ships it
