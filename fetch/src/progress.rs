@@ -1,4 +1,4 @@
-//! How far a fetch has come, in bytes, for those that wait for it.
+//! Progress of a fetch in bytes, for readers that wait for its end.
 
 pub(crate) mod attempt;
 pub(crate) mod report;

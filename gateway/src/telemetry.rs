@@ -1,4 +1,4 @@
-//! What the gateway publishes about itself: reports, metrics and descriptions.
+//! Data that the gateway publishes about itself: reports, metrics and descriptions.
 
 pub(crate) mod describe;
 pub(crate) mod metrics;

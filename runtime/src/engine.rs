@@ -31,8 +31,8 @@ use weir_protocol::{InferRequest, InferResponse, Parameter, Parameters, Requeste
 
 use crate::backend::{Device, LoadError, Model, Timing};
 use crate::error::ServeError;
-use crate::intake::off_reactor::off_reactor;
-use crate::intake::request::ReadShared;
+use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::request::ReadShared;
 use crate::model::batch::OutputSlice;
 use crate::model::interface::Interface;
 use crate::model::job::Job;

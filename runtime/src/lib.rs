@@ -10,8 +10,8 @@ mod echo;
 mod engine;
 mod error;
 mod in_use;
+mod incoming;
 mod inspection;
-mod intake;
 mod launch;
 mod metrics;
 mod model;
@@ -33,7 +33,7 @@ pub use repository::check_models;
 pub mod internals {
     pub use crate::engine::ModelMemory;
     pub use crate::error::ServeError;
-    pub use crate::intake::request::ReadShared;
+    pub use crate::incoming::request::ReadShared;
     pub use crate::metrics::{GpuSample, ModelSample, Options, Pool, Requests, Sources, register};
     pub use crate::model::batch::OutputSlice;
     pub use crate::model::interface::Interface;

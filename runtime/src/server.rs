@@ -10,7 +10,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
-use crate::intake::shared_memory::{self, PinnedRegions, SharedMemory};
+use crate::incoming::shared_memory::{self, PinnedRegions, SharedMemory};
 use crate::launch::{BatchMonitor, InUse, Launcher, LoadedModel};
 use crate::metrics::{GpuMeter, GpuSample};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};

@@ -120,11 +120,13 @@ mod tests {
     async fn keys_are_made_listed_and_revoked_in_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("keys.yaml");
-        for client in ["team-a", "system:serviceaccount:a:b"] {
+        for client in ["team-a", "ci:deploy"] {
             create(&create_args(&file, client)).await.unwrap();
         }
+        let account = create(&create_args(&file, "system:serviceaccount:a:b")).await.unwrap_err().to_string();
+        assert!(account.contains("as the names of ServiceAccounts"), "{account}");
         let keys = read(&file).await;
-        assert_eq!(keys.iter().map(|key| &*key.client).collect::<Vec<_>>(), ["team-a", "system:serviceaccount:a:b"]);
+        assert_eq!(keys.iter().map(|key| &*key.client).collect::<Vec<_>>(), ["team-a", "ci:deploy"]);
         assert_eq!(keys[0].expires.as_deref(), Some("2999-01-31T00:00:00Z"));
         assert_eq!((&keys[0].scopes[..], &*keys[0].roles[0]), (&[Operation::Infer][..], "a: b"));
         let document = AccessDocument { keys: keys.clone(), ..AccessDocument::default() };

@@ -1,4 +1,4 @@
-//! What the objects of the API server say: revisions and their replicas, gateways, and where each pod stands.
+//! Revisions and their replicas, gateways, and the places of pods, as the objects of the API server show them.
 
 pub(crate) mod drift;
 mod endpoints;

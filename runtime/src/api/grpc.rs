@@ -29,8 +29,8 @@ use weir_serve::byte_budget::ByteBudget;
 use crate::api::serving_headers;
 use crate::engine::Inferred;
 use crate::error::ServeError;
-use crate::intake::request::forward_headers;
-use crate::intake::restriction::{ControlRoutes, Restriction};
+use crate::incoming::request::forward_headers;
+use crate::incoming::restriction::{ControlRoutes, Restriction};
 use crate::launch::InUse;
 use crate::server::Server;
 

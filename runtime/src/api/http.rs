@@ -21,10 +21,10 @@ use weir_serve::request_head;
 use weir_serve::{AfterBody, BodyEnd, ConnectionLimits, EarlyResponse, end_connection, leave_out_body};
 
 use crate::error::ServeError;
-use crate::intake::compression::Coding;
-use crate::intake::off_reactor::off_reactor;
-use crate::intake::request_body::BodyLimits;
-use crate::intake::restriction::{self, ControlRoutes, Restriction};
+use crate::incoming::compression::Coding;
+use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::request_body::BodyLimits;
+use crate::incoming::restriction::{self, ControlRoutes, Restriction};
 use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
 use body::Body;

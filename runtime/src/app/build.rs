@@ -10,7 +10,7 @@ use weir_serve::byte_budget::ByteBudget;
 use super::Setup;
 use super::repositories::Repositories;
 use crate::args::Config;
-use crate::intake::shared_memory::SharedMemory;
+use crate::incoming::shared_memory::SharedMemory;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{GpuMeter, ReadGpus};
 use crate::repository::{Repository, RepositoryOptions};

@@ -19,7 +19,7 @@ use crate::api::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::api::http::{self, Http, HttpOptions};
 use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
 use crate::error::ServeError;
-use crate::intake::restriction::{self, ApiGroup, Restriction};
+use crate::incoming::restriction::{self, ApiGroup, Restriction};
 use crate::server::Server;
 
 /// Ports that are bound but not yet served.

@@ -21,7 +21,7 @@ use super::restrict;
 use super::triton_flags::Given;
 use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
-use crate::intake::restriction::Restriction;
+use crate::incoming::restriction::Restriction;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::TraceSettings;

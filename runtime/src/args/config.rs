@@ -13,7 +13,7 @@ use weir_serve::ConnectionLimits;
 use super::device::DeviceChoice;
 use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
-use crate::intake::restriction::{ControlRoutes, Restriction};
+use crate::incoming::restriction::{ControlRoutes, Restriction};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::TraceSettings;

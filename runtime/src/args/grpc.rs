@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{restrict, values};
-use crate::intake::restriction::Restriction;
+use crate::incoming::restriction::Restriction;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "gRPC")]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{restrict, values};
-use crate::intake::restriction::Restriction;
+use crate::incoming::restriction::Restriction;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "HTTP and metrics")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::values;
-use crate::intake::restriction::ControlRoutes;
+use crate::incoming::restriction::ControlRoutes;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Models")]

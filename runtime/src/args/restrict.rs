@@ -1,6 +1,6 @@
 //! Parsers for the flags that restrict groups of the API.
 
-use crate::intake::restriction::{ApiGroup, Restriction};
+use crate::incoming::restriction::{ApiGroup, Restriction};
 
 /// Parses a rule of the form `GROUP,…:HEADER=VALUE`.
 pub(super) fn http(text: &str) -> Result<Restriction, String> {

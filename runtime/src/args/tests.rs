@@ -1,6 +1,6 @@
 use super::*;
 use crate::backend::Device;
-use crate::intake::restriction::ApiGroup;
+use crate::incoming::restriction::ApiGroup;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 
 fn config(flags: &str) -> Config {

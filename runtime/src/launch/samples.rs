@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source};
 
 use crate::backend::{Batch, LoadError, RequestTensor, Signature, WarmUpSample};
-use crate::intake::request::NoSharedMemory;
+use crate::incoming::request::NoSharedMemory;
 use crate::model::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 use crate::model::interface::Interface;
 use crate::model::job::Job;

@@ -1,4 +1,4 @@
-//! What the directory of a model repository contains: models, their versions and configurations.
+//! Contents of the directory of a model repository: models, their versions and configurations.
 
 pub(in crate::repository) mod catalog;
 pub(in crate::repository) mod check;

@@ -22,7 +22,7 @@ use super::malformed;
 use super::whole_messages::{self, MessageLimits, WholeMessages};
 use crate::api::serving_headers;
 use crate::engine::Cost;
-use crate::intake::restriction::{self, ApiGroup};
+use crate::incoming::restriction::{self, ApiGroup};
 use crate::metrics::{Protocol, Requests};
 
 /// Metadata for a response's trailers, passed in the response's extensions.

@@ -7,7 +7,7 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::stream::Responses;
 use super::{Grpc, deadline, decode_version, respond, status};
 use crate::error::ServeError;
-use crate::intake::shared_memory::{RegionStatus, SharedMemory};
+use crate::incoming::shared_memory::{RegionStatus, SharedMemory};
 use crate::repository::{IndexFilter, IndexState, LoadOptions};
 use crate::settings::{log, trace};
 

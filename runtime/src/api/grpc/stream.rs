@@ -13,7 +13,7 @@ use weir_serve::byte_budget::BudgetPermit;
 
 use super::{Grpc, malformed, status};
 use crate::error::ServeError;
-use crate::intake::charged_bytes;
+use crate::incoming::charged_bytes;
 
 /// The responses of a stream.
 pub(super) type Responses = Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;

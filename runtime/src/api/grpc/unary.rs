@@ -18,8 +18,8 @@ use weir_protocol::grpc::{Footprint, TooManyParts};
 use weir_serve::Upload;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
-use crate::intake::charged_bytes;
-use crate::intake::request_body::{self, BodyLimits};
+use crate::incoming::charged_bytes;
+use crate::incoming::request_body::{self, BodyLimits};
 
 /// Bytes before each message: a flag for compression and a length of four bytes.
 pub(super) const PREFIX: usize = 5;

@@ -15,7 +15,7 @@ use tonic::body::Body;
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::unary::{PREFIX, too_large};
-use crate::intake::compression::Coding;
+use crate::incoming::compression::Coding;
 
 const ENCODING: &str = "grpc-encoding";
 

@@ -13,8 +13,8 @@ use weir_serve::byte_budget::BudgetPermit;
 
 use super::MAX_CONTROL_BODY;
 use crate::error::ServeError;
-use crate::intake::charged_bytes;
-use crate::intake::request_body::{BodyLimits, next_chunk};
+use crate::incoming::charged_bytes;
+use crate::incoming::request_body::{BodyLimits, next_chunk};
 
 /// A response body: buffers that are sent one after the other.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use super::route::Target;
 use super::{Http, HttpResult, LARGE, Received, respond, text};
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
-use crate::intake::charged_bytes;
-use crate::intake::off_reactor::off_reactor;
-use crate::intake::request::forward_headers;
+use crate::incoming::charged_bytes;
+use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::request::forward_headers;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::error::ServeError;
-use crate::intake::restriction::ApiGroup;
+use crate::incoming::restriction::ApiGroup;
 
 /// A model and the requested version; an empty version means the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]

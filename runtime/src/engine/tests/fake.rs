@@ -10,7 +10,7 @@ use crate::backend::{
 };
 use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use crate::error::ServeError;
-use crate::intake::shared_memory::SharedMemory;
+use crate::incoming::shared_memory::SharedMemory;
 use crate::model::interface::Interface;
 use crate::model::padding::Padding;
 use bytes::Bytes;

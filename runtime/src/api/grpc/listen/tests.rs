@@ -19,7 +19,7 @@ use weir_serve::byte_budget::ByteBudget;
 use super::*;
 use crate::api::grpc::GrpcOptions;
 use crate::backend::{UnguardedOperators, WarmUpFailures};
-use crate::intake::shared_memory::SharedMemory;
+use crate::incoming::shared_memory::SharedMemory;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, GpuMeter, ModelSample, Sources};
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy, Repository, RepositoryOptions};

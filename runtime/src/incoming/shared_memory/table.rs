@@ -15,7 +15,7 @@ use weir_protocol::{Delivery, RequestedOutput, SharedRange};
 use weir_serve::byte_budget::ByteBudget;
 
 use super::SharedMemoryError as Error;
-use crate::intake::charged_bytes;
+use crate::incoming::charged_bytes;
 
 /// Prefix of objects that belong to the server in Triton; clients may not use them.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";

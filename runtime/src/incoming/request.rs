@@ -14,8 +14,8 @@ use weir_protocol::{
 
 use crate::backend::{RequestTensor, ShapeTolerance, TensorConfig};
 use crate::error::ServeError;
-use crate::intake::charged_bytes;
-use crate::intake::shared_memory::{SharedMemory, SharedMemoryError};
+use crate::incoming::charged_bytes;
+use crate::incoming::shared_memory::{SharedMemory, SharedMemoryError};
 use crate::model::interface::{Interface, reshaped};
 use crate::model::job::Job;
 
