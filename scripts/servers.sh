@@ -18,6 +18,7 @@ size() {
     case $1 in
         triton) echo "60 MB to download, 0.3 GB on disk" ;;
         llamacpp) echo "60 MB to download, 0.2 GB on disk, and about ten minutes to compile" ;;
+        transformers) echo "3 GB to download, 6 GB on disk" ;;
         *) echo "0.2 GB to download, 0.6 GB on disk" ;;
     esac
 }

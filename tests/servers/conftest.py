@@ -18,11 +18,13 @@ def pytest_sessionstart(session) -> None:
 
 
 def pytest_generate_tests(metafunc) -> None:
-    if "served" not in metafunc.fixturenames:
-        return
     wanted = metafunc.config.getoption("--servers")
     chosen = [case for case in cases.CASES if not wanted or case.name in wanted.split(",")]
-    metafunc.parametrize("served", chosen, ids=[case.name for case in chosen], indirect=True, scope="module")
+    openai = [case for case in chosen if case.infer.path.startswith("/v1/")]
+    for fixture, those in (("served", chosen), ("services", openai)):
+        if fixture in metafunc.fixturenames:
+            names = [case.name for case in those]
+            metafunc.parametrize(fixture, those, ids=names, indirect=True, scope="module")
 
 
 def pytest_sessionfinish(session) -> None:
