@@ -63,9 +63,9 @@ test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales
 test-pods: ## Walk a service through a real one-node Kubernetes in a minute; needs root on Linux, otherwise skipped.
 	@PROFILE=dev tests/kubernetes/test-cluster.sh short
 
-# This is not part of `test`, because the servers are 2 GB to install, and llama.cpp takes minutes to compile.
-test-servers: prerequisites libtorch clients ## Test model servers of others behind `weir up`: Triton, MLServer, Ray Serve, llama.cpp, or SERVERS=triton,….
-	$(CARGO) build --workspace --bins --tests
+# This is not part of `test`, because the servers are 8 GB to install, and llama.cpp takes minutes to compile.
+test-servers: prerequisites libtorch clients ## Test model servers of others behind `weir up`: Triton, MLServer, Ray Serve, transformers, llama.cpp, or SERVERS=triton,….
+	$(CARGO) build --workspace --bin weir
 	PYTHON=$(PYTHON) scripts/servers.sh $(subst $(COMMA), ,$(SERVERS))
 	WEIR=$(CURDIR)/target/debug/weir .venv/bin/python -m pytest -p no:cacheprovider -v tests/servers $(if $(SERVERS),--servers $(SERVERS))
 

@@ -30,7 +30,7 @@ install() {
     "$PYTHON" -m venv "$venv"
     # The lists are complete. llama.cpp is compiled without its tests and examples, by as many processes as processors.
     CMAKE_ARGS="-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF" LLAMA_CPP_BUILD_JOBS=$(nproc) \
-        "$venv/bin/pip" install -q --disable-pip-version-check --no-deps --no-compile -r "$REQUIREMENTS/$name.txt" ||
+        "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r "$REQUIREMENTS/$name.txt" ||
         { echo "servers.sh: $name could not be installed" >&2; return 1; }
     # The wheel does not mark the programs in it as executable.
     find "$venv/lib" -path '*tritonserver*' -type f \( -name tritonserver -o -name triton_python_backend_stub \) \
