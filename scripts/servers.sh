@@ -48,7 +48,7 @@ provide() {
     (
         flock 9
         [ -f "$venv/complete" ] || install "$name" "$venv"
-    ) 9>"$venv.lock"
+    ) 9>"$venv.lock" || return 1
     ln -sfn "$venv" ".servers/$name"
 }
 

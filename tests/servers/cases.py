@@ -57,7 +57,7 @@ class Case:
 
 def environment_missing(name: str) -> str:
     """Returns why an environment cannot be used; empty if it can."""
-    is_there = (SERVERS / name / "bin" / "python").exists()
+    is_there = (SERVERS / name / "complete").exists()
     return "" if is_there else f"{name} is not installed: run scripts/servers.sh {name}"
 
 
