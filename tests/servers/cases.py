@@ -249,7 +249,7 @@ LLAMA = Case(
     command=llama_command,
     prepare=lambda folder: python("llamacpp", "gguf_model.py", str(folder)),
     infer=chat(8),
-    slow=chat(1500),
+    slow=chat(4000),
     stream=chat(24, stream=True),
     metric="llamacpp:requests_deferred",
     container=HEALTH,

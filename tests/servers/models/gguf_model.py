@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFWriter, TokenType
 
-WIDTH, HEADS, LAYERS, INNER, CONTEXT, WORDS = 64, 4, 2, 128, 4096, 200
+WIDTH, HEADS, LAYERS, INNER, CONTEXT, WORDS = 64, 4, 2, 128, 32768, 200
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = ["<unk>", "<s>", "</s>"]
 # Texts are made of these words. Prompts are read byte by byte.
