@@ -81,7 +81,7 @@ impl<K: PortReference> Verifiers for ApiServers<K> {
 
 impl Verifiers for SecretReaders {
     async fn changed(&mut self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn can_read(&self, _: &str) -> bool {
