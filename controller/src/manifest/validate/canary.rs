@@ -86,9 +86,9 @@ fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorL
     }
 }
 
-/// Returns the component without the fields that are already refused, for [`component::check`].
+/// Returns the component without the target, which is already refused, for [`component::check`].
 fn in_bounds(component: &Component) -> Component {
-    Component { max_replicas: None, scale_target: None, ..component.clone() }
+    Component { scale_target: None, ..component.clone() }
 }
 
 fn name(context: &Context<'_>, i: usize, path: &str, errors: &mut ErrorList) -> Option<Tag> {
