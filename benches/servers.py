@@ -33,8 +33,8 @@ CLIENTS = 8
 HEAD = "POST {} HTTP/1.1\r\nhost: models.tests\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
 
 
-async def answer(reader) -> int:
-    """Reads a response with a length or in chunks, and returns its status."""
+async def answer(reader) -> tuple[int, bool]:
+    """Reads a response with a length or in chunks. Returns its status, and whether the server closes the connection."""
     head = await reader.readuntil(b"\r\n\r\n")
     fields = head.lower().split(b"\r\n")
     length = [line for line in fields if line.startswith(b"content-length:")]
@@ -44,18 +44,24 @@ async def answer(reader) -> int:
         while size := int(await reader.readline(), 16):
             await reader.readexactly(size + 2)
         await reader.readline()
-    return int(head.split(b" ", 2)[1])
+    return int(head.split(b" ", 2)[1]), b"connection: close" in fields
 
 
 async def client(port: int, request: bytes, end: float, took: list) -> int:
-    """Sends one request after the other, and returns the number of those that failed."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    failed = 0
+    """Sends one request after the other, and returns the number of those that failed. A server such as llama.cpp's
+    closes each connection after some requests; the next request then opens another, as other clients do."""
+    failed, writer = 0, None
     while (begun := time.monotonic()) < end:
+        if writer is None or writer.is_closing():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
-        failed += await asyncio.wait_for(answer(reader), 60) != 200
+        status, closes = await asyncio.wait_for(answer(reader), 60)
+        failed += status != 200
         took.append(time.monotonic() - begun)
-    writer.close()
+        if closes:
+            writer.close()
+    if writer is not None:
+        writer.close()
     return failed
 
 
@@ -78,6 +84,8 @@ def loaded(port: int, request: bytes, seconds: float) -> dict:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=run, args=(theirs, port, request, seconds))
     process.start()
+    # A process that fails closes its end, so that reading does not wait for ever.
+    theirs.close()
     found = ours.recv()
     process.join()
     return found
