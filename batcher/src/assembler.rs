@@ -190,6 +190,13 @@ impl<T: Item> Assembler<T> {
         self.groups.get_mut(index).memory.exceeded(fits, now);
     }
 
+    /// Returns the weight of the largest batch for which the device has memory, in the group where it is smallest; `None` if
+    /// batches of no group are limited by [`Assembler::ran_out_of_memory`].
+    #[must_use]
+    pub fn memory_bound(&self) -> Option<usize> {
+        self.groups.memory_bound()
+    }
+
     /// Marks a batch as ended, successfully or not. Call this before the answers are sent, because the next items that
     /// arrive may be those of the same callers.
     pub fn finished(&mut self, batch: u64, now: Instant) {

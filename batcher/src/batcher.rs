@@ -164,6 +164,19 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         state.assembler.predicted_wait(0, clock::now())
     }
 
+    /// Returns the weight of the largest batch for which the device has memory; see [`crate::Assembler::memory_bound`].
+    #[must_use]
+    pub fn memory_bound(&self) -> Option<usize> {
+        self.handle.shared.lock().assembler.memory_bound()
+    }
+
+    /// Limits batches of the group to the weight `fits`, because a larger one ran out of the device's memory outside of a
+    /// [`crate::Work`], such as in a warm-up.
+    pub fn ran_out_of_memory(&self, group: &I::Group, fits: usize) {
+        let now = clock::now();
+        self.handle.shared.lock().assembler.ran_out_of_memory(group, fits, now);
+    }
+
     /// Records the time of a batch that ran outside of a [`crate::Work`], such as in a warm-up.
     pub fn record(&self, group: &I::Group, weight: usize, elapsed: Duration) {
         let mut state = self.handle.shared.lock();

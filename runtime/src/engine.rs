@@ -305,6 +305,14 @@ impl Engine {
         self.batcher.predicted_wait()
     }
 
+    /// Rows of the largest batch that is formed now: the model's maximum batch size, unless a batch ran out of the device's
+    /// memory.
+    #[must_use]
+    pub(crate) fn batch_bound(&self) -> usize {
+        let most = self.interface.signature.max_batch_size.max(1);
+        self.batcher.memory_bound().map_or(most, |bound| bound.min(most))
+    }
+
     /// Number of requests that run at once: a full batch on every instance.
     #[must_use]
     pub(crate) fn capacity(&self) -> usize {

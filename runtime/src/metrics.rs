@@ -57,6 +57,8 @@ pub struct ModelSample {
     pub snapshot: Snapshot,
     /// Predicted queue wait of a request that arrives now.
     pub predicted_wait: Duration,
+    /// Rows of the largest batch for which the device has memory.
+    pub batch_bound: usize,
     /// Duration of loading, including warm-up.
     pub load: Duration,
     /// Age of the oldest running batch; zero if none runs.

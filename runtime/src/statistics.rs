@@ -162,6 +162,8 @@ pub struct Snapshot {
     pub failures: [u64; Reason::ALL.len()],
     /// Refused requests, in the order of [`Refusal::ALL`].
     pub refusals: [u64; Refusal::ALL.len()],
+    /// Number of batches that ran out of the device's memory, and whose requests ran in smaller batches.
+    pub shrunk_batches: u64,
     /// Time that each instance spent on batches, by index.
     pub busy: Vec<Duration>,
     /// Time in the queue, in seconds.
@@ -205,6 +207,11 @@ impl Statistics {
         let mut totals = self.totals.lock();
         totals.refusals[refusal.index()] += 1;
         totals.add_failure(Reason::Rejected, spent);
+    }
+
+    /// Counts a batch that ran out of the device's memory, and whose requests ran in smaller batches.
+    pub fn record_shrunk_batch(&self) {
+        self.totals.lock().shrunk_batches += 1;
     }
 
     /// Replaces the memory usage.
@@ -259,6 +266,7 @@ impl Snapshot {
             memory: Vec::new(),
             failures: [0; Reason::ALL.len()],
             refusals: [0; Refusal::ALL.len()],
+            shrunk_batches: 0,
             busy: vec![Duration::ZERO; instances],
             queue_delay: Histogram::new(&QUEUE_DELAY_BOUNDS),
             batch_size: Histogram::new(&BATCH_SIZE_BOUNDS),

@@ -128,6 +128,11 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.groups.len()
     }
 
+    /// Returns the smallest of the bounds that the device's memory sets to batches of the groups.
+    pub(super) fn memory_bound(&self) -> Option<usize> {
+        self.groups.iter().filter_map(|(_, group)| group.memory.weight()).min()
+    }
+
     /// Returns the group whose first item is oldest.
     pub(super) fn first(&self) -> Option<usize> {
         self.fronts.first().map(|(_, index)| *index)

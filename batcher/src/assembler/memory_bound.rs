@@ -38,6 +38,11 @@ impl MemoryBound {
         weight.min(most)
     }
 
+    /// Returns the largest weight for which the device has memory, without probes; `None` if no batch ran out of it.
+    pub(super) fn weight(&self) -> Option<usize> {
+        self.bound.map(|bound| bound.weight)
+    }
+
     /// Records that a batch ran out of memory, and that its largest part that ran had the weight `fits`.
     pub(super) fn exceeded(&mut self, fits: usize, now: Instant) {
         let pause = match self.bound {
@@ -132,7 +137,9 @@ mod tests {
     fn a_bound_at_the_largest_weight_is_forgotten() {
         let (mut bound, now) = (MemoryBound::default(), start());
         bound.exceeded(32, now);
+        assert_eq!(bound.weight(), Some(32));
         bound.ran(MOST, MOST, now);
+        assert_eq!(bound.weight(), None);
         assert_eq!(bound.most(2 * MOST, now), 2 * MOST);
     }
 

@@ -176,6 +176,7 @@ impl Sources for Everything {
             load: Duration::ZERO,
             running_batch: Duration::ZERO,
             batch_limit: Duration::ZERO,
+            batch_bound: 0,
             memory: ModelMemory { weights: Some(0), workspace: Some(0), inputs: Some(0) },
         }]
     }

@@ -43,6 +43,7 @@ impl Sources for ServerSources {
                 tags: tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
                 snapshot: version.served.engine.snapshot(),
                 predicted_wait: version.served.engine.predicted_wait(),
+                batch_bound: version.served.engine.batch_bound(),
                 load: version.served.load,
                 running_batch: watch.age(now()),
                 batch_limit: batch_limit.unwrap_or_default(),

@@ -58,6 +58,7 @@ impl Runner {
         let is_too_large = matches!(error, ServeError::OutOfMemory(_));
         let outcomes = self.recover(work.items(), waits, error, elapsed);
         if let Some(fits) = largest_fitting(&outcomes).filter(|_| is_too_large) {
+            self.context.statistics.record_shrunk_batch();
             self.context.log_too_large(work.weight(), fits, now());
             work.ran_out_of_memory(fits);
         }

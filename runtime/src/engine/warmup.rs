@@ -10,6 +10,7 @@ use weir_batcher::Batcher;
 
 use super::JobResult;
 use crate::backend::{Instance, LoadError, Overlap, RunMemory, Timing, WarmUp, WarmUpInput};
+use crate::error::ServeError;
 use crate::model::interface::Interface;
 use crate::model::job::Job;
 
@@ -104,7 +105,7 @@ fn measure_sizes(
 ) {
     let begun = now();
     for input in inputs {
-        let (mut best, mut last) = (f64::INFINITY, Duration::ZERO);
+        let (mut best, mut last, mut ran) = (f64::INFINITY, Duration::ZERO, 0);
         let most = interface.signature.max_batch_size.min(input.most_rows);
         for rows in sizes(most) {
             // Twice the rows take about twice the time. Sizes that are left out are measured when requests use them.
@@ -117,7 +118,10 @@ fn measure_sizes(
             let elapsed = match measure(interface, instance, &job) {
                 Ok(elapsed) => elapsed,
                 Err(reason) => {
-                    tracing::warn!(model = interface.model, rows, reason, "a warm-up run failed");
+                    tracing::warn!(model = interface.model, rows, %reason, "a warm-up run failed");
+                    if matches!(reason, ServeError::OutOfMemory(_)) && ran > 0 {
+                        batcher.ran_out_of_memory(&job.group, ran);
+                    }
                     break;
                 }
             };
@@ -127,7 +131,7 @@ fn measure_sizes(
             let again = doubtful.then(|| measure(interface, instance, &job).ok());
             let elapsed = again.flatten().map_or(elapsed, |again| again.min(elapsed));
             batcher.record(&job.group, rows, elapsed);
-            last = elapsed;
+            (last, ran) = (elapsed, rows);
             let per_row = elapsed.as_secs_f64() / rows as f64;
             if per_row > best * HOPELESS {
                 break;
@@ -139,12 +143,12 @@ fn measure_sizes(
 
 /// Returns the duration of a run that is not the first, or the reason why the model rejects the input. On a device that
 /// works ahead, the inputs are prepared while the previous batch runs, so this time does not count.
-fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Duration, String> {
+fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Duration, ServeError> {
     let mut timed = || {
         let started = now();
         let inputs = run(interface, instance, job)?.input;
         let elapsed = started.elapsed();
-        Ok::<_, String>(match instance.overlap() {
+        Ok::<_, ServeError>(match instance.overlap() {
             Overlap::None => elapsed,
             Overlap::OneAhead => elapsed.saturating_sub(inputs),
         })
@@ -163,12 +167,12 @@ fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Res
     Ok(best)
 }
 
-fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Timing, String> {
-    let batch = interface.gather(std::slice::from_ref(job)).map_err(|error| error.to_string())?;
-    let answer = instance.run(&batch).map_err(|error| error.to_string())?;
+fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<Timing, ServeError> {
+    let batch = interface.gather(std::slice::from_ref(job))?;
+    let answer = instance.run(&batch)?;
     let timing = answer.timing;
-    let checked = interface.check_whole(answer, job.rows, job.length);
-    checked.map(|()| timing).map_err(|error| error.to_string())
+    interface.check_whole(answer, job.rows, job.length)?;
+    Ok(timing)
 }
 
 /// Returns 1, 2, 4, … and the largest size; only 1 for a model without a batch dimension.

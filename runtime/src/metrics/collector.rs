@@ -169,6 +169,9 @@ fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<
         counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
     });
     print.counter("weir_runtime_refused", "Requests refused before they were queued, by cause", refusals)?;
+    let shrunk = models.iter().map(|model| (model.labels.clone(), model.sample.snapshot.shrunk_batches));
+    let help = "Batches that ran out of the device's memory, and whose requests ran in smaller batches";
+    print.counter("weir_runtime_shrunk_batches", help, shrunk)?;
     let memory = models.iter().flat_map(|model| {
         let parts = model.sample.memory.parts().into_iter();
         parts.filter_map(|(part, bytes)| Some((model.with("part", part), bytes? as f64)))

@@ -75,7 +75,7 @@ pub(super) const DURATIONS: [Counter; 5] = [
 ];
 
 /// Gauges per model version.
-pub(super) const GAUGES: [Gauge; 5] = [
+pub(super) const GAUGES: [Gauge; 6] = [
     Gauge {
         name: "nv_inference_pending_request_count",
         help: "Requests admitted but not yet executing",
@@ -90,6 +90,11 @@ pub(super) const GAUGES: [Gauge; 5] = [
         name: "weir_runtime_predicted_wait_seconds",
         help: "Predicted queue wait of a request that arrives now",
         value: |sample| sample.predicted_wait.as_secs_f64(),
+    },
+    Gauge {
+        name: "weir_runtime_batch_bound_rows",
+        help: "Rows of the largest batch that is formed: the model's maximum batch size, or less while the device has no memory for it",
+        value: |sample| sample.batch_bound as f64,
     },
     Gauge {
         name: "weir_runtime_running_batch_seconds",

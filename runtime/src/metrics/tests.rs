@@ -23,6 +23,7 @@ impl Sources for Fixture {
             ended_ms: 1,
         });
         statistics.record_failure(Reason::Backend, Duration::ZERO);
+        statistics.record_shrunk_batch();
         statistics.record_refusal(Refusal::QueueFull, Duration::ZERO);
         vec![ModelSample {
             name: "m".to_owned(),
@@ -30,6 +31,7 @@ impl Sources for Fixture {
             tags: vec![("team".to_owned(), "a\"b".to_owned())],
             snapshot: Snapshot { pending: 4, ..statistics.snapshot() },
             predicted_wait: Duration::from_millis(1500),
+            batch_bound: 16,
             load: Duration::from_secs(2),
             running_batch: Duration::from_millis(2500),
             batch_limit: Duration::from_secs(60),
@@ -93,6 +95,8 @@ fn weirs_own_metrics_are_printed_too() {
     has(&text, &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="0"}} 0.0"#));
     has(&text, &format!(r#"weir_runtime_instance_busy_seconds_total{{{labels},instance="1"}} 0.004"#));
     has(&text, &format!("weir_runtime_predicted_wait_seconds{{{labels}}} 1.5"));
+    has(&text, &format!("weir_runtime_batch_bound_rows{{{labels}}} 16.0"));
+    has(&text, &format!("weir_runtime_shrunk_batches_total{{{labels}}} 1"));
     has(&text, &format!(r#"weir_runtime_queue_delay_seconds_bucket{{le="0.005",{labels}}} 1"#));
     has(&text, &format!(r#"weir_runtime_batch_size_bucket{{le="+Inf",{labels}}} 1"#));
     has(&text, r#"weir_runtime_requests_total{protocol="http",code="not_found"} 1"#);

@@ -137,11 +137,13 @@ async fn batches_shrink_while_a_neighbour_takes_the_memory_and_come_back() {
     assert_eq!(sizes_of(&running, &blocker, 8).await, [8]);
     room.store(2, Ordering::SeqCst);
     assert_eq!(sizes_of(&running, &blocker, 8).await, [8, 4, 2, 2, 4, 2, 2]);
+    assert_eq!((running.engine.snapshot().shrunk_batches, running.engine.batch_bound()), (1, 2));
     let until = async |expected: &[usize]| while sizes_of(&running, &blocker, 8).await != expected {};
     let timeout = Duration::from_secs(20);
     tokio::time::timeout(timeout, until(&[2, 2, 2, 2])).await.expect("no batch runs out of memory");
     room.store(8, Ordering::SeqCst);
     tokio::time::timeout(timeout, until(&[8])).await.expect("batches are as large as before");
+    assert_eq!(running.engine.batch_bound(), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,6 +248,21 @@ fn a_failing_warm_up_run_does_not_fail_the_load() {
     })
     .unwrap();
     assert_eq!(*runs.lock(), [1]);
+}
+
+#[test]
+fn a_warm_up_that_runs_out_of_memory_limits_the_first_batches() {
+    let fake = Fake::new(|batch| match batch.rows {
+        0..=2 => add_one(batch),
+        _ => Err(ModelError::OutOfMemory("8 GiB wanted".to_owned())),
+    });
+    let runs = fake.runs.clone();
+    let engine = fake.try_start(|spec| {
+        spec.warm_up.sizes = warm_up_on_zeros(8);
+        spec.warm_up.budget = Duration::from_secs(20);
+    });
+    assert_eq!(engine.unwrap().batch_bound(), 2);
+    assert_eq!(runs.lock().iter().filter(|rows| **rows > 2).count(), 1);
 }
 
 /// A model whose instances cannot be created.
