@@ -192,6 +192,13 @@ pub trait Instance: Send {
         None
     }
 
+    /// Tries a cheaper way to run batches like this one, which the instance has just run. The engine calls this in a warm-up,
+    /// after the size was measured. The outputs must stay the same.
+    fn capture(&mut self, batch: &Batch) -> Captured {
+        let _ = batch;
+        Captured::No
+    }
+
     /// Frees the memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 
@@ -225,6 +232,15 @@ pub enum Affinity {
     None,
 }
 
+/// The result of [`Instance::capture`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Captured {
+    /// Later batches of this size are faster.
+    Yes,
+    /// Batches run as before.
+    No,
+}
+
 /// Number of batches that an instance holds at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
@@ -242,6 +258,8 @@ pub struct RunMemory {
     pub workspace: u64,
     /// Size of the inputs.
     pub inputs: u64,
+    /// Memory that captured runs hold beside other runs.
+    pub graphs: u64,
 }
 
 /// A batch whose run has started.

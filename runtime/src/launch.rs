@@ -286,15 +286,16 @@ fn check_code(backend: &dyn Backend, source: &ModelSource) -> Result<(), LoadErr
 
 /// Logs the memory of a version that is ready, in bytes.
 fn log_memory(source: &VersionSource, memory: ModelMemory) {
-    let ModelMemory { weights, workspace, inputs } = memory;
+    let ModelMemory { weights, workspace, inputs, graphs } = memory;
     tracing::info!(
         model = source.name,
         version = source.version,
         weights,
         workspace,
         inputs,
-        "memory in bytes: the weights, the most that runs of the largest batch measured allocate at once, and the \
-         inputs of the batches in flight"
+        graphs,
+        "memory in bytes: the weights, the most that runs of the largest batch measured allocate at once, the inputs of \
+         the batches in flight, and the CUDA graphs"
     );
 }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 41] = [
+const SHIM: [&str; 43] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
@@ -12,6 +12,7 @@ const SHIM: [&str; 41] = [
     "division.h",
     "error.h",
     "exported.h",
+    "graph.h",
     "hints.h",
     "hooks.h",
     "meter.h",
@@ -28,6 +29,7 @@ const SHIM: [&str; 41] = [
     "exported.cc",
     "factorizations.cc",
     "gpu_meter.cc",
+    "graph.cc",
     "hints.cc",
     "hooks.cc",
     "indices.cc",
@@ -57,6 +59,7 @@ fn main() {
     let version = version(&libtorch);
     println!("cargo::rustc-env=LIBTORCH_VERSION={version}");
     compile(&libtorch, standard(&version));
+    graph_library(&libtorch, standard(&version));
     stub();
     link(&libtorch.join("lib"));
 }
@@ -83,11 +86,17 @@ fn standard(version: &str) -> &'static str {
     if version.starts_with("2.11.") { "c++17" } else { "c++20" }
 }
 
-fn compile(libtorch: &Path, standard: &str) {
+/// Returns a compiler with libtorch's headers.
+fn compiler(libtorch: &Path, standard: &str) -> cc::Build {
     let mut build = cc::Build::new();
     build.cpp(true).std(standard).warnings(false);
     build.include(libtorch.join("include"));
     build.include(libtorch.join("include/torch/csrc/api/include"));
+    build
+}
+
+fn compile(libtorch: &Path, standard: &str) {
+    let mut build = compiler(libtorch, standard);
     for name in SHIM {
         let path = format!("shim/{name}");
         println!("cargo::rerun-if-changed={path}");
@@ -96,6 +105,22 @@ fn compile(libtorch: &Path, standard: &str) {
         }
     }
     build.compile("weir_torch");
+}
+
+/// Compiles the library of CUDA graphs, which the program contains and opens once libtorch_cuda is open. The symbols that it
+/// needs stay undefined, because the libraries that have them are not there at build time. CUDA's own headers are not needed:
+/// `shim/cuda` declares the few things that libtorch's headers use.
+fn graph_library(libtorch: &Path, standard: &str) {
+    let library = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join("graph.so");
+    for header in ["cuda.h", "cuda_runtime.h", "cuda_runtime_api.h"] {
+        println!("cargo::rerun-if-changed=shim/cuda/{header}");
+    }
+    println!("cargo::rerun-if-changed=shim/graph_library.cc");
+    let mut command = compiler(libtorch, standard).include("shim/cuda").pic(true).get_compiler().to_command();
+    command.args(["-shared", "-s", "-fvisibility=hidden", "-o"]).arg(library).arg("shim/graph_library.cc");
+    if !command.status().is_ok_and(|status| status.success()) {
+        println!("cargo::error=the library of CUDA graphs cannot be compiled");
+    }
 }
 
 /// Links an empty library named `libtorch.so`, which AOTInductor's libraries need by that name although all of their

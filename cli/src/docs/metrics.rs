@@ -82,8 +82,8 @@ if there is a GPU. `nv_inference_first_response_histogram_ms` appears with `--me
 histogram_latencies=true`.
 
 Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, or the word for the error.
-Values of `part`: `weights` on all devices, `workspace` for the runs of all instances at once, and `inputs` of the batches in flight. The last two are those of the
-largest batch that ran before readiness; parts that the backend does not count are left out.
+Values of `part`: `weights` on all devices, `workspace` for the runs of all instances at once, `inputs` of the batches in flight, and
+`graphs` for what the CUDA graphs of all instances hold. Workspace and inputs are those of the largest batch that ran before readiness; parts that the backend does not count are left out.
 
 "
         .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
@@ -177,7 +177,7 @@ impl Sources for Everything {
             running_batch: Duration::ZERO,
             batch_limit: Duration::ZERO,
             batch_bound: 0,
-            memory: ModelMemory { weights: Some(0), workspace: Some(0), inputs: Some(0) },
+            memory: ModelMemory { weights: Some(0), workspace: Some(0), inputs: Some(0), graphs: Some(0) },
         }]
     }
 

@@ -60,7 +60,8 @@ impl InstanceContext {
         let made = model.instance(self.device).and_then(|mut instance| {
             let memory = warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
             instance.finish_warm_up();
-            Ok((instance, memory))
+            let graphs = instance.run_memory().map_or(0, |run| run.graphs);
+            Ok((instance, memory.map(|run| RunMemory { graphs, ..run })))
         });
         // `start` waits for exactly this message.
         let (instance, memory) = match made {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_batcher::Batcher;
 
 use super::JobResult;
-use crate::backend::{Instance, LoadError, Overlap, RunMemory, Timing, WarmUp, WarmUpInput};
+use crate::backend::{Captured, Instance, LoadError, Overlap, RunMemory, Timing, WarmUp, WarmUpInput};
 use crate::error::ServeError;
 use crate::model::interface::Interface;
 use crate::model::job::Job;
@@ -115,7 +115,8 @@ fn measure_sizes(
             let Some(job) = input::job(interface, input, rows) else {
                 break;
             };
-            let elapsed = match measure(interface, instance, &job) {
+            let left = || budget.saturating_sub(begun.elapsed());
+            let elapsed = match measure_size(interface, instance, &job, (best, &left)) {
                 Ok(elapsed) => elapsed,
                 Err(reason) => {
                     tracing::warn!(model = interface.model, rows, %reason, "a warm-up run failed");
@@ -125,11 +126,6 @@ fn measure_sizes(
                     break;
                 }
             };
-            let left = budget.saturating_sub(begun.elapsed());
-            // Without a second run, one interruption would make the size look slow for minutes.
-            let doubtful = elapsed.as_secs_f64() / rows as f64 > best && elapsed <= left;
-            let again = doubtful.then(|| measure(interface, instance, &job).ok());
-            let elapsed = again.flatten().map_or(elapsed, |again| again.min(elapsed));
             batcher.record(&job.group, rows, elapsed);
             (last, ran) = (elapsed, rows);
             let per_row = elapsed.as_secs_f64() / rows as f64;
@@ -138,6 +134,28 @@ fn measure_sizes(
             }
             best = best.min(per_row);
         }
+    }
+}
+
+/// Returns the duration of a batch of this size, after the instance has tried to make it faster. A size that looks worse
+/// than the `best` cost per row so far is measured again if the time `left` allows.
+fn measure_size(
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    job: &Job,
+    (best, left): (f64, &dyn Fn() -> Duration),
+) -> Result<Duration, ServeError> {
+    let elapsed = measure(interface, instance, job)?;
+    let captured = match interface.gather(std::slice::from_ref(job)) {
+        Ok(batch) => instance.capture(&batch),
+        Err(_) => Captured::No,
+    };
+    // Without a second run, one interruption would make the size look slow for minutes.
+    let doubtful = elapsed.as_secs_f64() / job.rows as f64 > best && elapsed <= left();
+    match captured {
+        Captured::Yes => measure(interface, instance, job),
+        Captured::No if doubtful => Ok(measure(interface, instance, job).map_or(elapsed, |again| again.min(elapsed))),
+        Captured::No => Ok(elapsed),
     }
 }
 

@@ -35,7 +35,7 @@ impl Sources for Fixture {
             load: Duration::from_secs(2),
             running_batch: Duration::from_millis(2500),
             batch_limit: Duration::from_secs(60),
-            memory: ModelMemory { weights: Some(100), workspace: Some(20), inputs: None },
+            memory: ModelMemory { weights: Some(100), workspace: Some(20), inputs: None, graphs: None },
         }]
     }
 

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -27,6 +28,10 @@ WeirStatus weir_cuda_empty_cache(char** error) {
     at::getDeviceAllocator(at::kCUDA)->emptyCache();
     at::getHostAllocator(at::kCUDA)->empty_cache();
   });
+}
+
+WeirStatus weir_cuda_synchronize(int32_t device, char** error) {
+  return weir::guarded(error, [&] { at::accelerator::synchronizeDevice(static_cast<c10::DeviceIndex>(device)); });
 }
 
 WeirStatus weir_cuda_memory(int32_t device, uint64_t* reserved, uint64_t* allocated, char** error) {
@@ -112,4 +117,20 @@ WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, 
     made.copy_(*tensor, /*non_blocking=*/true);
     *copy = new at::Tensor(std::move(made));
   });
+}
+
+WeirStatus weir_tensor_copy_rows(const at::Tensor* from, const at::Tensor* to, const WeirStream* on, char** error) {
+  return weir::guarded(error, [&] {
+    c10::StreamGuard guard(on->stream);
+    at::NoGradGuard no_gradients;
+    auto target = from->dim() > 0 && to->dim() > 0 ? to->narrow(0, 0, from->size(0)) : *to;
+    TORCH_CHECK(
+        target.sizes() == from->sizes() && target.scalar_type() == from->scalar_type(),
+        "an input differs from the one that the graph was captured with");
+    target.copy_(*from, /*non_blocking=*/true);
+  });
+}
+
+WeirStatus weir_tensor_first_rows(const at::Tensor* tensor, int64_t rows, at::Tensor** first, char** error) {
+  return weir::guarded(error, [&] { *first = new at::Tensor(rows < 0 ? *tensor : tensor->narrow(0, 0, rows)); });
 }

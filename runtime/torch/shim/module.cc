@@ -1,5 +1,4 @@
 #include <ATen/Context.h>
-#include <ATen/DeviceAccelerator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <caffe2/serialize/inline_container.h>
@@ -171,13 +170,12 @@ std::unique_ptr<WeirModule> load(const std::string& path, const std::string& met
   return module;
 }
 
-// Loads a module onto a CUDA device, and waits until its weights are copied: the copies run on the default stream, for
-// which the streams that use the weights do not wait.
+// Loads a module onto a CUDA device. Its weights are copied on the default stream, for which the streams that use the
+// weights do not wait, so the caller waits for the device.
 std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, const std::string& method, at::Device device) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   weir::Metered metered(device);
   auto module = load(path, method, device);
-  at::accelerator::synchronizeDevice(device.index());
   module->device_bytes = metered.meter().current();
   return module;
 }
@@ -346,9 +344,6 @@ WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** 
     at::NoGradGuard no_gradients;
     auto made = std::make_unique<WeirModule>(module->module.deepcopy(), module->forward.name(), module->device);
     made->writes = module->writes;
-    if (module->device.is_cuda()) {
-      at::accelerator::synchronizeDevice(module->device.index());
-    }
     *copy = made.release();
   });
 }

@@ -106,7 +106,7 @@ struct WeirOutput {
 };
 
 // Loads a TorchScript archive onto a device (-1 for the CPU, otherwise the CUDA index), and prepares one of its methods
-// for inference.
+// for inference. The weights are being copied to a CUDA device when the call returns: weir_cuda_synchronize waits for them.
 WeirStatus weir_module_load(
     const char* path,
     const char* method,
@@ -130,7 +130,8 @@ int32_t weir_module_trains(const WeirModule* module);
 // Returns the bytes of the tensors among the module's attributes.
 WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error);
 // Copies a module in its current state, which no other thread may change meanwhile. The copy shares the code, which is
-// compiled once for both. Tensors that share memory in the module do not share it in the copy.
+// compiled once for both. Tensors that share memory in the module do not share it in the copy. As after
+// weir_module_load, weir_cuda_synchronize waits for the copies on a CUDA device.
 WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** error);
 // Loads a TorchScript archive onto the CPU, optimised for inference: its weights become constants of its code, in the
 // layout that the CPU's convolutions use. weir_module_arguments returns no arguments for it.
@@ -203,6 +204,12 @@ WeirStatus weir_tensor_upload(
 // recorded on the stream after this call has completed. Both tensors may be freed at any time.
 WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, at::Tensor** copy, char** error);
 
+// Queues the copy of a tensor into the first rows of another one on the same device, which has the same type and the same
+// dimensions after the first.
+WeirStatus weir_tensor_copy_rows(const at::Tensor* from, const at::Tensor* to, const WeirStream* on, char** error);
+// Returns a view of the first rows of a tensor, or of the whole tensor if `rows` is negative.
+WeirStatus weir_tensor_first_rows(const at::Tensor* tensor, int64_t rows, at::Tensor** first, char** error);
+
 // Returns shape and memory of a contiguous tensor, valid as long as the tensor. The element type is -1 and the memory
 // null for a tensor that has neither.
 WeirView weir_tensor_view(const at::Tensor* tensor);
@@ -224,6 +231,8 @@ void weir_set_cudnn(int32_t enabled);
 WeirStatus weir_cuda_devices(int32_t* count, char** error);
 // Returns memory cached by the device and page-locked allocators to the driver. Waits for queued work.
 WeirStatus weir_cuda_empty_cache(char** error);
+// Waits for all work that is queued on a device. Must not run beside a capture of a CUDA graph.
+WeirStatus weir_cuda_synchronize(int32_t device, char** error);
 // Returns the bytes of a device that the allocator holds for this process, and those of them in use by tensors. Fails
 // before the first use of the device. May be called from any thread.
 WeirStatus weir_cuda_memory(int32_t device, uint64_t* reserved, uint64_t* allocated, char** error);

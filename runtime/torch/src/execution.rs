@@ -2,6 +2,8 @@
 
 pub(crate) mod binding;
 pub(crate) mod cuda_streams;
+pub(crate) mod graph_trial;
+pub(crate) mod graphs;
 pub(crate) mod instance;
 pub(crate) mod outputs;
 mod positional_names;

@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_runtime::backend::ModelError;
+use weir_runtime::backend::{ModelError, RunMemory};
 
 /// The limit on the device memory of one run, shared by the model's instances on that device.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ impl Cap {
             ));
         }
         Ok(Self { per_run, too_large: AtomicU64::new(u64::MAX) })
+    }
+
+    /// Returns true if a run of this memory leaves `held` bytes.
+    pub(crate) fn has_room(&self, most: RunMemory, held: u64) -> bool {
+        let run = most.workspace.saturating_add(most.inputs.saturating_mul(2));
+        run.saturating_add(held) <= self.per_run
     }
 
     /// Refuses a batch with at least as many input bytes as one that exceeded the limit.
@@ -77,6 +83,13 @@ mod tests {
             let error = cap(100, weights, instances).unwrap_err();
             assert!(error.contains("GPU_MEM_LIMIT"), "{error}");
         }
+    }
+
+    #[test]
+    fn graphs_have_room_beside_the_largest_run() {
+        let cap = cap(100, 0, 1).unwrap();
+        let most = RunMemory { workspace: 60, inputs: 10, graphs: 0 };
+        assert!(cap.has_room(most, 20) && !cap.has_room(most, 21));
     }
 
     #[test]

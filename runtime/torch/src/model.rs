@@ -8,6 +8,7 @@ use weir_runtime::backend::{
 };
 use weir_runtime::model_file::{self, ModelFormat};
 
+use crate::execution::graphs::Graphs;
 use crate::execution::instance::{CountedMemory, Plan, TorchInstance};
 use crate::execution::runner::Runner;
 use crate::loading::examine::{self, Verdict, Verdicts};
@@ -15,7 +16,7 @@ use crate::loading::file;
 use crate::loading::sandbox::{self, Sandbox};
 use crate::loading::weights::Weights;
 use crate::peak_memory::PeakMemory;
-use crate::settings::Settings;
+use crate::settings::{CudaGraphs, Settings};
 use crate::staged_inputs::Staging;
 use crate::startup::TrimWhenDropped;
 use crate::{libtorch::op_libraries, libtorch::process, loading::infer, loading::inspect, loading::plan};
@@ -79,6 +80,7 @@ impl TorchBackend {
             weights.replace(first, Arc::new(module));
         }
         Ok(Arc::new(TorchModel {
+            name: source.name.as_str().into(),
             plan: Arc::new(plan),
             weights,
             settings,
@@ -125,6 +127,7 @@ impl Backend for TorchBackend {
 /// A loaded TorchScript file.
 #[derive(Debug)]
 struct TorchModel {
+    name: Arc<str>,
     plan: Arc<Plan>,
     weights: Weights,
     settings: Settings,
@@ -160,12 +163,18 @@ impl Model for TorchModel {
     }
 
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {
+        let runner = plan::runner(&self.settings, self.weights.for_instance(device)?, device)?;
+        let graphs = match (device, self.settings.graphs) {
+            (Device::Cpu, _) | (Device::Cuda(_), CudaGraphs::Off) => Graphs::off(),
+            (Device::Cuda(_), CudaGraphs::Auto) => Graphs::new(Arc::clone(&self.name), runner.module.graph_obstacle()),
+        };
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
-            runner: plan::runner(&self.settings, self.weights.for_instance(device)?, device)?,
+            runner,
             peak_memory: PeakMemory::default(),
             counted: CountedMemory::default(),
             staging: Staging::default(),
+            graphs,
             trim: TrimWhenDropped::default(),
         }))
     }

@@ -7,6 +7,7 @@ mod compiled;
 mod copies;
 mod exported;
 pub(crate) mod hints;
+pub(crate) mod obstacle;
 mod onnx;
 mod raw;
 mod run;
@@ -27,6 +28,7 @@ use crate::libtorch::process;
 use crate::settings::FORWARD;
 use compiled::Compiled;
 use exported::Exported;
+use obstacle::ModelTraits;
 use onnx::Onnx;
 use raw::{c_path, c_text, slice, text};
 use signature::{arguments, example, returned};
@@ -34,7 +36,7 @@ use signature::{arguments, example, returned};
 pub(crate) use archive::Archive;
 pub(crate) use compiled::CompiledRuns;
 pub(crate) use copies::SelfWrites;
-pub(crate) use run::{Metering, Output, Value, Values};
+pub(crate) use run::{Metering, Output, Run, Value, Values};
 pub(crate) use signature::{Argument, ArgumentKind, Example, Returned, ScalarKind};
 
 /// Weights and code on one device, shared by the instances on it unless `forward` writes to them.
@@ -49,6 +51,8 @@ pub(crate) struct Module {
     arguments: Vec<Argument>,
     writes: SelfWrites,
     returned: Returned,
+    /// True if runs may draw random numbers of a GPU, which they must not do beside a capture.
+    draws: bool,
 }
 
 /// The code of a module, with its weights.
@@ -105,6 +109,7 @@ impl Module {
             arguments: exported.arguments(),
             writes: SelfWrites::Nothing,
             returned: exported.returned(),
+            draws: device != Device::Cpu && obstacle::draws(&exported.operators()),
             code: Code::Exported(Box::new(exported)),
         })
     }
@@ -119,6 +124,7 @@ impl Module {
             arguments: compiled.arguments(),
             writes: SelfWrites::Nothing,
             returned: compiled.returned(),
+            draws: false,
             code: Code::Compiled(Box::new(compiled)),
         })
     }
@@ -133,6 +139,7 @@ impl Module {
             arguments: onnx.arguments(),
             writes: SelfWrites::Nothing,
             returned: onnx.returned(),
+            draws: false,
             code: Code::Onnx(Box::new(onnx)),
         })
     }
@@ -145,16 +152,19 @@ impl Module {
         let status =
             unsafe { ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index_of(device), &mut raw, &mut error) };
         Fault::check(status, error)?;
+        let code = Code::Script(raw);
+        process::synchronize(device)?;
         // SAFETY: the module was just loaded.
         let returned = unsafe { returned(ffi::weir_module_result(raw)) };
         Ok(Self {
-            code: Code::Script(raw),
+            code,
             device,
             path: file.to_owned(),
             method: method.to_owned(),
             arguments: arguments(raw),
             writes: copies::self_writes(raw),
             returned,
+            draws: device != Device::Cpu && obstacle::draws(&script_operators(raw)),
         })
     }
 
@@ -213,22 +223,29 @@ impl Module {
             arguments: self.arguments.clone(),
             writes: self.writes.clone(),
             returned: self.returned.clone(),
+            draws: self.draws,
         })
     }
 
     /// Returns the qualified names of the operators that the method may call, such as `aten::add`.
     pub(crate) fn operators(&self) -> Vec<String> {
-        let raw = match &self.code {
-            Code::Script(raw) => *raw,
-            Code::Exported(exported) => return exported.operators(),
+        match &self.code {
+            Code::Script(raw) => script_operators(*raw),
+            Code::Exported(exported) => exported.operators(),
             // The operators of compiled code are unknown, and an ONNX model calls none of libtorch's.
-            Code::Compiled(_) | Code::Onnx(_) => return Vec::new(),
-        };
-        let (mut first, mut count) = (ptr::null(), 0);
-        // SAFETY: the array and its strings live as long as the module, and are copied here.
-        unsafe {
-            ffi::weir_module_operators(raw, &mut first, &mut count);
-            slice(first, count).iter().filter_map(|name| text(*name)).collect()
+            Code::Compiled(_) | Code::Onnx(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the reason why the model cannot have CUDA graphs, in words that follow "because"; `None` if its code shows
+    /// none.
+    pub(crate) fn graph_obstacle(&self) -> Option<String> {
+        let (operators, writes) = (self.operators(), self.writes.reason());
+        match &self.code {
+            Code::Script(_) | Code::Exported(_) => {
+                obstacle::obstacle(&ModelTraits { operators: &operators, arguments: &self.arguments, writes })
+            }
+            Code::Compiled(_) | Code::Onnx(_) => Some("it runs on the CPU only".to_owned()),
         }
     }
 
@@ -287,6 +304,16 @@ impl Drop for Module {
                 }
             }
         }
+    }
+}
+
+/// Returns the qualified names of the operators that a TorchScript method may call.
+fn script_operators(raw: *const RawModule) -> Vec<String> {
+    let (mut first, mut count) = (ptr::null(), 0);
+    // SAFETY: the module is alive; the array and its strings live as long, and are copied here.
+    unsafe {
+        ffi::weir_module_operators(raw, &mut first, &mut count);
+        slice(first, count).iter().filter_map(|name| text(*name)).collect()
     }
 }
 

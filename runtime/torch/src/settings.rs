@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) cache: Cache,
     /// One copy of the weights per device, or one per instance: `ENABLE_WEIGHT_SHARING`.
     pub(crate) weight_sharing: WeightSharing,
+    /// Use of CUDA graphs: `CUDA_GRAPHS`.
+    pub(crate) graphs: CudaGraphs,
     /// Limit on the memory of each device, in bytes: `GPU_MEM_LIMIT`. `None` means no limit.
     pub(crate) memory_limit: Option<NonZeroU64>,
     /// Intra-operation threads of each instance: `INTRA_OP_THREAD_COUNT` or `intra_op_thread_count`.
@@ -52,6 +54,15 @@ pub(crate) enum WeightSharing {
     Asked,
     /// Configured: each instance has its own copy.
     Declined,
+}
+
+/// The configured use of CUDA graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CudaGraphs {
+    /// No batch runs as a graph.
+    Off,
+    /// Batch sizes for which a graph is exact and faster run as a graph.
+    Auto,
 }
 
 /// libtorch's settings for all models of the process. The first model that sets one wins.
@@ -95,6 +106,7 @@ impl Settings {
                 Some(false) => WeightSharing::Declined,
                 None => WeightSharing::Unset,
             },
+            graphs: cuda_graphs(parameters)?,
             memory_limit: number(parameters, "GPU_MEM_LIMIT")?,
             intra_op_threads: intra_op_threads(parameters)?,
             process: ProcessSettings {
@@ -117,6 +129,18 @@ fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
             "parameter method must be the name of a method that the model exports, not empty".to_owned(),
         )),
         Some(name) => Ok(name.to_owned()),
+    }
+}
+
+/// Parses the use of CUDA graphs, a parameter of Weir's own.
+fn cuda_graphs(parameters: &BTreeMap<String, String>) -> Result<CudaGraphs, LoadError> {
+    let Some(value) = parameters.get("CUDA_GRAPHS") else {
+        return Ok(CudaGraphs::Off);
+    };
+    match value.trim().to_ascii_lowercase().as_str() {
+        "off" => Ok(CudaGraphs::Off),
+        "auto" => Ok(CudaGraphs::Auto),
+        _ => Err(LoadError::Config(format!("parameter CUDA_GRAPHS must be auto or off, not '{value}'"))),
     }
 }
 
@@ -180,6 +204,7 @@ mod tests {
         assert_eq!(settings.method, "forward");
         assert_eq!(settings.weight_sharing, WeightSharing::Unset);
         assert_eq!(settings.memory_limit, None);
+        assert_eq!(settings.graphs, CudaGraphs::Off);
         assert_eq!(settings.intra_op_threads, 1);
         assert_eq!(settings.process, ProcessSettings::default());
     }
@@ -212,11 +237,13 @@ mod tests {
             ("DISABLE_CUDNN", "on"),
             ("OF_ANOTHER_BACKEND", "x"),
             ("method", " encode "),
+            ("CUDA_GRAPHS", "Auto"),
         ]);
         let settings = settings.unwrap();
         assert!(!settings.run.inference_mode && !settings.run.optimize);
         assert_eq!(settings.intra_op_threads, 2);
         assert_eq!(settings.method, "encode");
+        assert_eq!(settings.graphs, CudaGraphs::Auto);
         assert_eq!(settings.cache, Cache::EmptyAfterRun);
         assert_eq!(settings.weight_sharing, WeightSharing::Declined);
         assert_eq!(settings.memory_limit.unwrap().get(), 3_000_000_000);
@@ -227,9 +254,13 @@ mod tests {
 
     #[test]
     fn errors_name_the_parameter() {
-        for (name, value) in
-            [("INFERENCE_MODE", "maybe"), ("INTER_OP_THREAD_COUNT", "two"), ("GPU_MEM_LIMIT", "2G"), ("method", "")]
-        {
+        for (name, value) in [
+            ("INFERENCE_MODE", "maybe"),
+            ("INTER_OP_THREAD_COUNT", "two"),
+            ("GPU_MEM_LIMIT", "2G"),
+            ("CUDA_GRAPHS", "always"),
+            ("method", ""),
+        ] {
             let error = parse(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

@@ -7,6 +7,8 @@
 #[path = "torch/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests on the processor")]
 mod fixture;
+#[path = "gpu/graphs.rs"]
+mod graphs;
 
 use std::io::Write;
 use std::sync::OnceLock;

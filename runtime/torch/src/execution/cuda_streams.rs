@@ -46,6 +46,12 @@ impl CudaStreams {
         tensor.upload(upload, compute)
     }
 
+    /// Waits until everything queued so far is done, the copies of inputs included.
+    pub(crate) fn settle(&self) -> Result<(), Fault> {
+        self.pair.upload.synchronize()?;
+        self.pair.compute.synchronize()
+    }
+
     /// The stream that the model runs on.
     pub(crate) fn compute(&self) -> &Stream {
         &self.pair.compute
@@ -87,8 +93,7 @@ impl DeviceStreams for CudaStreams {
     }
 
     fn reclaim(&self) -> Result<(), Fault> {
-        self.pair.upload.synchronize()?;
-        self.pair.compute.synchronize()?;
+        self.settle()?;
         process::empty_cuda_cache()
     }
 }

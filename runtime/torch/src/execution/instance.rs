@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Batch, BatchOutput, Column, Instance, LoadError, ModelError, Overlap, Pending, RunMemory, ShapeTolerance,
-    Signature, StagedRows, Started, TensorConfig, Timing,
+    Affinity, Batch, BatchOutput, Captured, Column, Instance, LoadError, ModelError, Overlap, Pending, RunMemory,
+    ShapeTolerance, Signature, StagedRows, Started, TensorConfig, Timing,
 };
 
 use crate::execution::binding::Binding;
+use crate::execution::graph_trial::CudaTrial;
+use crate::execution::graphs::captured::CapturedRun;
+use crate::execution::graphs::trial::{Outcome, try_graph};
+use crate::execution::graphs::{Graphs, InputLayout};
 use crate::execution::outputs::{self, OutputBinding};
-use crate::execution::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
+use crate::execution::runner::{Placement, Prepared, QueuedRun, RunOutput, Runner, StartedRun};
 use crate::libtorch::element;
 use crate::libtorch::gather;
 use crate::module::Metering;
@@ -36,6 +40,7 @@ pub(crate) struct TorchInstance {
     pub(crate) peak_memory: PeakMemory,
     pub(crate) counted: CountedMemory,
     pub(crate) staging: Staging,
+    pub(crate) graphs: Graphs<CapturedRun>,
     pub(crate) trim: TrimWhenDropped,
 }
 
@@ -104,17 +109,37 @@ impl Instance for TorchInstance {
                 peak_memory: PeakMemory::default(),
                 counted: CountedMemory::default(),
                 staging: Staging::default(),
+                // Runs change the model, so it has no graphs.
+                graphs: Graphs::off(),
                 trim: TrimWhenDropped::default(),
             })
         }))
     }
 
     fn run_memory(&self) -> Option<RunMemory> {
-        Some(self.counted.most).filter(|most| most.workspace > 0)
+        let most = RunMemory { graphs: self.graphs.bytes(), ..self.counted.most };
+        Some(most).filter(|most| most.workspace > 0)
+    }
+
+    fn capture(&mut self, batch: &Batch) -> Captured {
+        let columns = self.plan.columns(batch);
+        let Some(layout) = InputLayout::of(&columns, self.plan.batch_rows(batch)) else { return Captured::No };
+        if !self.graphs.wants(&layout, batch.rows) {
+            return Captured::No;
+        }
+        let Some(outcome) = self.try_graph(batch, &columns) else { return Captured::No };
+        let captured = match outcome {
+            Outcome::Kept { .. } => Captured::Yes,
+            Outcome::TooSlow { .. } | Outcome::Unfit(_) => Captured::No,
+        };
+        self.graphs.record(layout, batch.rows, outcome);
+        captured
     }
 
     fn finish_warm_up(&mut self) {
         self.counted.metering = Metering::Off;
+        let (placement, most) = (&self.runner.placement, self.counted.most);
+        self.graphs.finish(|held| placement.has_room(most, held));
         startup::release_memory();
         match &self.runner.placement {
             Placement::Processor => {}
@@ -134,8 +159,15 @@ impl Instance for TorchInstance {
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         let columns = self.plan.columns(batch);
         let prepared = self.staging.prepare(&columns, &batch.requests);
-        let counted = (&prepared, self.counted.metering);
-        let (run, workspace) = self.runner.start(&self.plan.binding, &columns, counted)?;
+        let held = self.graphs.held();
+        let graph = if self.graphs.is_empty() {
+            None
+        } else {
+            let layout = InputLayout::of(&columns, self.plan.batch_rows(batch));
+            layout.and_then(|layout| self.graphs.choose(&layout, batch.rows))
+        };
+        let prepared = Prepared { inputs: &prepared, metering: self.counted.metering, graph, held };
+        let (run, workspace) = self.runner.start(&self.plan.binding, &columns, prepared)?;
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column)).sum();
         self.counted.record(inputs, workspace);
         match run {
@@ -150,6 +182,22 @@ impl Instance for TorchInstance {
                 Ok(Started::Pending(Box::new(QueuedBatch { plan: Arc::clone(&self.plan), run, rows: batch.rows })))
             }
         }
+    }
+}
+
+impl TorchInstance {
+    /// Tries a graph for a batch; `None` on the CPU.
+    fn try_graph(&self, batch: &Batch, columns: &[Option<&Column>]) -> Option<Outcome<CapturedRun>> {
+        let Placement::Cuda(gpu) = &self.runner.placement else { return None };
+        Some(try_graph(&mut CudaTrial {
+            runner: &self.runner,
+            gpu,
+            binding: &self.plan.binding,
+            columns,
+            batch_rows: self.plan.batch_rows(batch),
+            like: self.graphs.any(),
+            open: None,
+        }))
     }
 }
 
@@ -172,6 +220,11 @@ impl Plan {
     fn columns<'a>(&self, batch: &'a Batch) -> Vec<Option<&'a Column>> {
         let inputs = self.signature.inputs.iter();
         inputs.map(|input| batch.columns.iter().find(|column| *column.name == *input.name)).collect()
+    }
+
+    /// Returns the rows of a batch; `None` for a model without a batch dimension.
+    fn batch_rows(&self, batch: &Batch) -> Option<usize> {
+        (self.signature.max_batch_size > 0).then_some(batch.rows)
     }
 
     fn answer(&self, run_outputs: &[RunOutput], rows: usize, mut timing: Timing) -> Result<BatchOutput, ModelError> {

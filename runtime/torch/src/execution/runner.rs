@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
-use weir_runtime::backend::{Column, Device, ModelError, Timing};
+use weir_runtime::backend::{Column, Device, ModelError, RunMemory, Timing};
 
 use crate::execution::binding::{self, Binding};
 use crate::execution::cuda_streams::CudaStreams;
+use crate::execution::graphs::captured::CapturedRun;
+use crate::execution::graphs::probation::Probation;
+use crate::execution::graphs::{Chosen, Trust};
 use crate::libtorch::element;
 use crate::libtorch::fault::Fault;
 use crate::libtorch::gather;
@@ -19,7 +22,7 @@ use crate::libtorch::in_flight::{DeviceStreams, InFlightBatch, launch};
 use crate::libtorch::process;
 use crate::libtorch::tensor::Tensor;
 use crate::memory::Cap;
-use crate::module::{Argument, Metering, Module, Output, Value, Values};
+use crate::module::{Argument, Metering, Module, Output, Run, Value, Values};
 use crate::settings::{Cache, RunOptions};
 use crate::staged_inputs::PreparedInputs;
 use crate::stopwatch::Stopwatch;
@@ -46,6 +49,14 @@ impl Placement {
     pub(crate) fn is_processor(&self) -> bool {
         matches!(self, Self::Processor)
     }
+
+    /// Returns true if the model's memory limit has room for `held` bytes beside its largest run.
+    pub(crate) fn has_room(&self, most: RunMemory, held: u64) -> bool {
+        match self {
+            Self::Processor | Self::Cuda(Gpu { cap: None, .. }) => true,
+            Self::Cuda(Gpu { cap: Some(cap), .. }) => cap.has_room(most, held),
+        }
+    }
 }
 
 /// A CUDA device as used by one instance.
@@ -68,6 +79,18 @@ pub(crate) struct RunOutput {
     pub(crate) path: Option<String>,
 }
 
+/// The preparations for a run.
+#[derive(Debug)]
+pub(crate) struct Prepared<'a> {
+    /// Inputs that need not be copied again.
+    pub(crate) inputs: &'a PreparedInputs,
+    pub(crate) metering: Metering,
+    /// The graph that runs the batch; `None` to launch the kernels one by one.
+    pub(crate) graph: Option<Chosen<'a, CapturedRun>>,
+    /// Bytes that the instance's graphs hold beside the run.
+    pub(crate) held: u64,
+}
+
 /// A run that has been started.
 #[derive(Debug)]
 pub(crate) enum StartedRun {
@@ -85,6 +108,15 @@ pub(crate) struct QueuedRun {
     gpu: Gpu,
     /// Time spent gathering inputs and queueing their copies.
     input: Duration,
+    comparison: Option<Comparison>,
+}
+
+/// The comparison of a run with a replay, whose outputs follow those of the run.
+#[derive(Debug)]
+struct Comparison {
+    probation: Arc<Probation>,
+    /// Number of outputs of the replay.
+    count: usize,
 }
 
 impl Runner {
@@ -112,25 +144,26 @@ impl Runner {
         binding: &Binding,
         columns: &[Option<&Column>],
     ) -> Result<(Vec<RunOutput>, Timing), ModelError> {
-        match self.start(binding, columns, (&PreparedInputs::default(), Metering::Off))?.0 {
+        let inputs = &PreparedInputs::default();
+        let prepared = Prepared { inputs, metering: Metering::Off, graph: None, held: 0 };
+        match self.start(binding, columns, prepared)?.0 {
             StartedRun::Done(outputs, timing) => Ok((outputs, timing)),
             StartedRun::Queued(call) => call.finish(),
         }
     }
 
-    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. `prepared` has inputs that need not be copied
-    /// again. Also returns the most bytes that the run allocated at once on its device, without its inputs; 0 if they were
-    /// not counted.
+    /// Starts a run like [`Runner::run`], but does not wait for a CUDA device. Also returns the most bytes that the run
+    /// allocated at once on its device, without its inputs; 0 if they were not counted.
     pub(crate) fn start(
         &self,
         binding: &Binding,
         columns: &[Option<&Column>],
-        (prepared, metering): (&PreparedInputs, Metering),
+        prepared: Prepared<'_>,
     ) -> Result<(StartedRun, u64), ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
         match &self.placement {
-            Placement::Processor => self.run_on_cpu(binding, columns, metering),
-            Placement::Cuda(gpu) => self.queue(gpu, (binding, columns, prepared), metering),
+            Placement::Processor => self.run_on_cpu(binding, columns, prepared.metering),
+            Placement::Cuda(gpu) => self.queue(gpu, (binding, columns), &prepared),
         }
     }
 
@@ -156,30 +189,64 @@ impl Runner {
     fn queue(
         &self,
         gpu: &Gpu,
-        (binding, columns, prepared): (&Binding, &[Option<&Column>], &PreparedInputs),
-        metering: Metering,
+        (binding, columns): (&Binding, &[Option<&Column>]),
+        prepared: &Prepared<'_>,
     ) -> Result<(StartedRun, u64), ModelError> {
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
         let inputs = inputs.sum::<usize>() as u64;
         gpu.admit(inputs)?;
-        let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
-        let paths = Cell::default();
-        let (metering, stream) = (gpu.metering(metering), Some(gpu.streams.compute()));
+        let (input, run) = (Cell::new(Duration::ZERO), Cell::default());
         let upload = || {
             let mut stopwatch = Stopwatch::start();
-            let values = self.values(binding, columns, &prepared.tensors);
-            input.set(prepared.spent + stopwatch.lap());
+            let values = self.values(binding, columns, &prepared.inputs.tensors);
+            input.set(prepared.inputs.spent + stopwatch.lap());
             values
         };
         let batch = launch(&gpu.streams, upload, |values: Values| {
-            let run = self.module.run(&values, self.options, metering, stream)?;
-            peak.set(run.peak);
-            paths.set(run.paths);
-            Ok(run.outputs)
+            let (queued, comparison) = self.queue_kernels(gpu, &values, prepared)?;
+            run.set((queued.paths, queued.peak, comparison));
+            Ok(queued.outputs)
         })?;
-        gpu.record(inputs, peak.get())?;
-        let run = QueuedRun { batch, paths: paths.take(), gpu: gpu.clone(), input: input.get() };
-        Ok((StartedRun::Queued(run), peak.get()))
+        let (paths, peak, comparison) = run.take();
+        gpu.record(inputs, peak.saturating_add(prepared.held))?;
+        let run = QueuedRun { batch, paths, gpu: gpu.clone(), input: input.get(), comparison };
+        Ok((StartedRun::Queued(run), peak))
+    }
+
+    /// Queues the kernels of a run: one by one, or as a graph. If the graph is on probation, both are queued, and the graph's
+    /// outputs follow those of the run.
+    fn queue_kernels(
+        &self,
+        gpu: &Gpu,
+        values: &Values,
+        prepared: &Prepared<'_>,
+    ) -> Result<(Run, Option<Comparison>), Fault> {
+        let metering = gpu.metering(prepared.metering);
+        let launched = || self.module.run(values, self.options, metering, Some(gpu.streams.compute()));
+        let Some(Chosen { run: graph, trust }) = &prepared.graph else { return Ok((launched()?, None)) };
+        // The replay has inputs of its own, so it comes first: a run may change those that both are given.
+        let outputs = match (graph.replay(values), trust) {
+            (Ok(outputs), _) => outputs,
+            (Err(fault), Trust::Trial) => return Err(fault),
+            (Err(fault), Trust::Probation(probation) | Trust::Proven(probation)) => {
+                tracing::error!(%fault, "a replay of a CUDA graph failed: the batch runs without it");
+                probation.refute();
+                return Ok((launched()?, None));
+            }
+        };
+        match trust {
+            Trust::Trial | Trust::Proven(_) => Ok((Run { outputs, paths: graph.paths().to_vec(), peak: 0 }, None)),
+            Trust::Probation(probation) => {
+                let mut run = launched()?;
+                run.outputs.extend(outputs);
+                Ok((run, Some(Comparison { probation: Arc::clone(probation), count: graph.count() })))
+            }
+        }
+    }
+
+    /// Gathers the inputs of a batch, and queues their copies to the device.
+    pub(crate) fn upload(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<Values, ModelError> {
+        self.values(binding, columns, &[])
     }
 
     fn values(
@@ -300,7 +367,15 @@ impl QueuedRun {
             Cache::EmptyAfterRun => self.gpu.streams.reclaim().map_err(Fault::of_run)?,
         }
         let timing = Timing { input: self.input, infer: completed.infer, output: completed.output };
-        Ok((convert_outputs(completed.outputs, self.paths), timing))
+        let mut outputs = completed.outputs;
+        let Some(Comparison { probation, count }) = self.comparison else {
+            return Ok((convert_outputs(outputs, self.paths), timing));
+        };
+        let replayed = outputs.split_off(outputs.len().saturating_sub(count));
+        let replayed = convert_outputs(replayed, self.paths.clone());
+        let launched = convert_outputs(outputs, self.paths);
+        probation.compare(&launched, &replayed);
+        Ok((launched, timing))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The C functions of `shim/weir_torch.h`, `shim/exported.h` and `shim/compiled.h`, which document them. Only `tensor`,
-//! `module`, `stream`, `gpu_meter` and `process` call them; each wraps them in safe functions.
+//! The C functions of `shim/weir_torch.h`, `shim/exported.h`, `shim/compiled.h` and `shim/graph.h`, which document them.
+//! Only `tensor`, `module`, `stream`, `graph`, `gpu_meter` and `process` call them; each wraps them in safe functions.
 
 #![expect(unsafe_code, reason = "declares foreign functions; the SAFETY notes are at their calls")]
 
@@ -51,6 +51,23 @@ pub(crate) struct RawExported {
 #[repr(C)]
 pub(crate) struct RawCompiled {
     opaque: [u8; 0],
+}
+
+/// An opaque `WeirGraph` of the library of CUDA graphs.
+#[repr(C)]
+pub(crate) struct RawGraph {
+    opaque: [u8; 0],
+}
+
+/// The functions of the library of CUDA graphs.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct RawGraphFunctions {
+    pub(crate) begin:
+        unsafe extern "C" fn(*const RawStream, *const RawGraph, *mut *mut RawGraph, *mut *mut c_char) -> i32,
+    pub(crate) end: unsafe extern "C" fn(*mut RawGraph, *const RawStream, *mut *mut c_char) -> i32,
+    pub(crate) replay: unsafe extern "C" fn(*mut RawGraph, *const RawStream, *mut *mut c_char) -> i32,
+    pub(crate) free: unsafe extern "C" fn(*mut RawGraph),
 }
 
 #[repr(C)]
@@ -270,6 +287,18 @@ unsafe extern "C" {
         copy: *mut *mut RawTensor,
         error: *mut *mut c_char,
     ) -> i32;
+    pub(crate) fn weir_tensor_copy_rows(
+        from: *const RawTensor,
+        to: *const RawTensor,
+        on: *const RawStream,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_first_rows(
+        tensor: *const RawTensor,
+        rows: i64,
+        first: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_tensor_view(tensor: *const RawTensor) -> RawView;
     pub(crate) fn weir_tensor_free(tensor: *mut RawTensor);
     pub(crate) fn weir_set_intra_op_threads(count: i32, error: *mut *mut c_char) -> i32;
@@ -281,6 +310,7 @@ unsafe extern "C" {
     pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_gpu_read(index: i32, gpu: *mut RawGpu) -> i32;
     pub(crate) fn weir_cuda_empty_cache(error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_cuda_synchronize(device: i32, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_cuda_memory(
         device: i32,
         reserved: *mut u64,
@@ -304,6 +334,11 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> i32;
     pub(crate) fn weir_event_free(event: *mut RawEvent);
+    pub(crate) fn weir_graph_open(
+        path: *const c_char,
+        functions: *mut *const RawGraphFunctions,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_open_library(name: *const c_char) -> *mut c_char;
     pub(crate) fn weir_open_operators(path: *const c_char, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_text_free(text: *mut c_char);

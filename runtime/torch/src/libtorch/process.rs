@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use weir_runtime::app::Pool;
 use weir_runtime::backend::Device;
 
+use crate::libtorch::captures;
 use crate::libtorch::fault::{self, Fault};
 use crate::libtorch::ffi;
 use crate::settings::ProcessSettings;
@@ -123,11 +124,24 @@ pub(crate) fn cuda_devices() -> Result<usize, Fault> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Returns the memory cached by libtorch's CUDA allocators to the driver. Waits for the queued work of all models.
+/// Returns the memory cached by libtorch's CUDA allocators to the driver. Waits for the queued work of all models, and
+/// for a capture.
 pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
+    let _no_capture = captures::hold_off();
     let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.
     let status = unsafe { ffi::weir_cuda_empty_cache(&mut error) };
+    Fault::check(status, error)
+}
+
+/// Waits for all work that is queued on a device; does nothing for the CPU.
+pub(crate) fn synchronize(device: Device) -> Result<(), Fault> {
+    let Device::Cuda(index) = device else { return Ok(()) };
+    let index = i32::try_from(index).unwrap_or(i32::MAX);
+    let _no_capture = captures::hold_off();
+    let mut error = ptr::null_mut();
+    // SAFETY: `error` is valid for writes.
+    let status = unsafe { ffi::weir_cuda_synchronize(index, &mut error) };
     Fault::check(status, error)
 }
 

@@ -107,6 +107,29 @@ impl Tensor {
         Ok(Self { raw })
     }
 
+    /// Queues on `on` the copy of this tensor into the first rows of `to`, on the same device. Both must have the same type
+    /// and the same dimensions after the first.
+    pub(crate) fn copy_rows(&self, to: &Self, on: &Stream) -> Result<(), Fault> {
+        let mut error = ptr::null_mut();
+        // SAFETY: both tensors and the stream are alive, and `error` is valid for writes.
+        let status = unsafe { ffi::weir_tensor_copy_rows(self.raw, to.raw, on.as_raw(), &mut error) };
+        Fault::check(status, error)
+    }
+
+    /// Returns the first rows as a tensor that shares this one's memory; the whole tensor for `None`.
+    pub(crate) fn first_rows(&self, rows: Option<i64>) -> Result<Self, Fault> {
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `self.raw` is a live tensor, and both results are valid for writes.
+        let status = unsafe { ffi::weir_tensor_first_rows(self.raw, rows.unwrap_or(-1), &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        Ok(Self { raw })
+    }
+
+    /// Returns the size of the elements in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory().1 as u64
+    }
+
     /// Returns true if the elements are in host memory, not in a device's.
     pub(crate) fn is_on_cpu(&self) -> bool {
         // SAFETY: `self.raw` is a live tensor.

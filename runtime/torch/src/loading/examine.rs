@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput};
 
+use crate::execution::graphs::Graphs;
 use crate::execution::instance::{CountedMemory, Plan, TorchInstance};
 use crate::execution::runner::Runner;
 use crate::loading::infer::{self, Inferred, independence};
@@ -273,6 +274,7 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
         peak_memory: PeakMemory::default(),
         counted: CountedMemory::default(),
         staging: Staging::default(),
+        graphs: Graphs::off(),
         trim: TrimWhenDropped::default(),
     }
 }

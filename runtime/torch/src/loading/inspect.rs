@@ -11,7 +11,8 @@ use crate::loading::examine::{self, Verdicts};
 use crate::loading::infer::exported;
 use crate::loading::sandbox::Sandbox;
 use crate::loading::weights::Weights;
-use crate::settings::Settings;
+use crate::module::obstacle::{self, ModelTraits};
+use crate::settings::{CudaGraphs, Settings};
 use crate::{libtorch::element, libtorch::op_libraries, loading::file};
 
 /// Describes a model file. A program of torch.export is only read if its graph decides on batches; other files are tried
@@ -48,10 +49,14 @@ fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource)
     file::check(&source.path)?;
     let program = program(source)?;
     let by_file = exported::of_file(source, &program)?;
-    let (signature, batching, notes) = match by_file {
+    let (signature, batching, mut notes) = match by_file {
         Some((signature, reason)) => (signature, reason, Vec::new()),
         None => tried(sandbox, verdicts, source)?,
     };
+    let operators =
+        program.plan().map_or_else(|_| Vec::new(), |plan| plan.calls.into_iter().map(|call| call.name).collect());
+    let obstacle = obstacle::obstacle(&ModelTraits { operators: &operators, arguments: &[], writes: None });
+    notes.extend(graph_note(&Settings::parse(&source.parameters)?, obstacle));
     let elements = program.weights.iter().map(|weight| elements(&weight.sizes)).sum();
     let payloads: BTreeMap<&str, u64> =
         program.weights.iter().map(|weight| (weight.payload.entry.as_str(), weight.payload.bytes)).collect();
@@ -72,9 +77,10 @@ fn program(source: &ModelSource) -> Result<Program, LoadError> {
 fn inspect_script(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
     file::check(&source.path)?;
     let settings = Settings::parse(&source.parameters)?;
-    let (signature, batching, notes) = tried(sandbox, verdicts, source)?;
+    let (signature, batching, mut notes) = tried(sandbox, verdicts, source)?;
     op_libraries::open(&source.name, &source.op_libraries)?;
     let module = Weights::load(source, &settings)?.on(Device::Cpu)?.module;
+    notes.extend(graph_note(&settings, module.graph_obstacle()));
     let weights = module.parameters();
     let sizes = weights.iter().map(|weight| elements(&weight.sizes));
     let bytes = weights.iter().map(|weight| elements(&weight.sizes).saturating_mul(element_bytes(weight.element_type)));
@@ -85,6 +91,14 @@ fn inspect_script(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) 
         notes,
         ..described("TorchScript", &signature, batching)
     })
+}
+
+/// Returns a note about a model that is configured to have CUDA graphs and cannot have any.
+fn graph_note(settings: &Settings, obstacle: Option<String>) -> Option<String> {
+    match settings.graphs {
+        CudaGraphs::Off => None,
+        CudaGraphs::Auto => obstacle.map(|reason| format!("it runs without CUDA graphs on a GPU: {reason}")),
+    }
 }
 
 /// Tries the model in a child process. Returns its signature, the reason for its batch size, and further findings.

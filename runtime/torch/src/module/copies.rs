@@ -8,6 +8,7 @@ use weir_runtime::backend::Device;
 use super::{Code, Module};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawModule};
+use crate::libtorch::process;
 
 /// The parts of itself that a module may write to when it runs, each with the evidence, in words that follow "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,14 +98,17 @@ impl Module {
         // SAFETY: the module is alive, and both results are valid for writes.
         let status = unsafe { ffi::weir_module_copy(module, &mut raw, &mut error) };
         Fault::check(status, error)?;
+        let code = Code::Script(raw);
+        process::synchronize(self.device)?;
         Ok(Self {
-            code: Code::Script(raw),
+            code,
             device: self.device,
             path: self.path.clone(),
             method: self.method.clone(),
             arguments: self.arguments.clone(),
             writes: self.writes.clone(),
             returned: self.returned.clone(),
+            draws: self.draws,
         })
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::raw::{slice, text};
 use super::{Code, Module};
+use crate::libtorch::captures;
 use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawAnswer, RawOutput, RawRun, RawValue};
 use crate::libtorch::stream::Stream;
@@ -78,6 +79,7 @@ impl Module {
         metering: Metering,
         stream: Option<&Stream>,
     ) -> Result<Run, Fault> {
+        let _no_capture = self.draws.then(captures::hold_off);
         let module = match &self.code {
             Code::Script(raw) => *raw,
             Code::Exported(exported) => return exported.run(values, options, metering, stream),

@@ -1,0 +1,4 @@
+// Included by libtorch; see cuda_runtime_api.h.
+#pragma once
+
+#include "cuda_runtime_api.h"
