@@ -1,4 +1,4 @@
-// Checks of attention and normalisation layers, whose tensors must have equal sizes.
+// Checks of attention, normalisation and convolution layers, whose tensors must have sizes that fit.
 #include <ATen/ATen.h>
 
 #include <cstdint>
@@ -94,7 +94,68 @@ void check_kernel(const FunctionSchema& schema, const Stack& stack) {
       weight.sizes());
 }
 
+// Checks that the steps of a convolution are positive. oneDNN divides by them when it chooses a layout for weights.
+void check_steps(const FunctionSchema& schema, const Stack& stack) {
+  for (auto stride : Operands{schema, stack}["stride"].toIntVector()) {
+    TORCH_CHECK(stride > 0, schema.name(), ": non-positive stride is not supported");
+  }
+}
+
+// Checks that a tensor which is added to the result of a convolution has its sizes.
+void check_summand(const FunctionSchema& schema, const Stack& stack) {
+  check_steps(schema, stack);
+  Operands operands{schema, stack};
+  auto input = operands.tensor("X"), weight = operands.tensor("W"), other = operands.tensor("other");
+  auto padding = operands["padding"].toIntVector(), stride = operands["stride"].toIntVector(),
+       dilation = operands["dilation"].toIntVector();
+  bool fits = input.dim() >= 3 && weight.dim() == input.dim() && other.dim() == input.dim();
+  fits = fits && other.size(0) == input.size(0) && other.size(1) == weight.size(0);
+  for (int64_t i = 2; fits && i < input.dim(); ++i) {
+    auto of = [i](const std::vector<int64_t>& sizes) { return sizes.size() == 1 ? sizes[0] : sizes.at(i - 2); };
+    auto kernel = of(dilation) * (weight.size(i) - 1) + 1;
+    fits = other.size(i) == (input.size(i) + 2 * of(padding) - kernel) / of(stride) + 1;
+  }
+  TORCH_CHECK(
+      fits, schema.name(), ": a tensor of shape ", other.sizes(), " cannot be added to the convolution of an input of shape ",
+      input.sizes(), " with weights of shape ", weight.sizes());
+}
+
+// Checks the scales of a resized image, which may contradict its sizes: the centre of the last element must lie inside
+// the original, whose elements around it are read. A scale that is not above 0 is ignored.
+void check_scales(const FunctionSchema& schema, const Stack& stack) {
+  Operands operands{schema, stack};
+  auto input = operands.tensor("self");
+  auto sizes = operands["output_size"].toIntVector();
+  if (operands["align_corners"].toBool() || input.dim() != 4 || sizes.size() != 2) {
+    return;
+  }
+  const char* names[] = {"scales_h", "scales_w"};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto& scale = operands[names[i]];
+    auto size = input.size(static_cast<int64_t>(i) + 2);
+    bool given = scale.isDouble() && scale.toDouble() > 0;
+    TORCH_CHECK(
+        !given || (static_cast<double>(sizes[i]) - 0.5) / scale.toDouble() < static_cast<double>(size), schema.name(),
+        ": a ", names[i], " of ", scale, " does not lead from ", size, " to ", sizes[i], " elements");
+  }
+}
+
+bool scales(const torch::jit::Operator& op) {
+  return is_kernel(op) && op.schema().argumentIndexWithName("scales_h").has_value();
+}
+
+bool adds(const torch::jit::Operator& op) {
+  return is_kernel(op) && op.schema().argumentIndexWithName("other").has_value();
+}
+
 const CheckedOperator CHECKED[] = {
+    {"mkldnn::_convolution_pointwise", check_summand, adds},
+    {"mkldnn::_convolution_pointwise_", check_summand, adds},
+    {"mkldnn::_reorder_convolution_weight", check_steps, is_kernel},
+    {"mkldnn::_reorder_convolution_transpose_weight", check_steps, is_kernel},
+    {"aten::_upsample_bicubic2d_aa", check_scales, scales},
+    {"aten::_upsample_bilinear2d_aa", check_scales, scales},
+    {"aten::_upsample_lanczos2d_aa", check_scales, scales},
     {"aten::slow_conv3d", check_kernel, is_kernel},
     {"aten::slow_conv3d_forward", check_kernel, is_kernel},
     {"aten::slow_conv_transpose2d", check_kernel, is_kernel},

@@ -176,6 +176,27 @@ class Trusting(nn.Module):
     def alias(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return torch.ops.aten._reshape_alias(f, [int(i[0])], [1]).clone()
 
+    @torch.jit.export
+    def resized(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), [2, 2], False, float(f[0]), float(f[1]))
+
+    @torch.jit.export
+    def resized_smoothly(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ops.aten._upsample_bicubic2d_aa(torch.ones(1, 1, 4, 4), [2, 2], False, float(f[0]), float(f[1]))
+
+    @torch.jit.export
+    def reordered(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        step = [int(i[0]), int(i[0])]
+        weight = torch.ops.mkldnn._reorder_convolution_weight(torch.ones(1, 1, 1, 1), [0, 0], step, [1, 1], 1)
+        return weight.to_dense().reshape(1)
+
+    @torch.jit.export
+    def summed(self, f: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        x, weight = torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1)
+        return torch.ops.mkldnn._convolution_pointwise(
+            x, f.reshape(1, 1, 2, -1), weight, None, [0, 0], [1, 1], [1, 1], 1, "add", None, None, [], None
+        ).reshape(-1)
+
 
 if __name__ == "__main__":
     torch.manual_seed(3)

@@ -242,6 +242,30 @@ const CASES: &[Case] = &[
         answer: &[1., 2.],
         odd: &[(&[1., 2.], &[1 << 31], &[], "out of bounds")],
     },
+    Case {
+        method: "resized",
+        good: (&[0.5, 0.5], &[], &[]),
+        answer: &[1.; 4],
+        odd: &[(&[0.5, 1e-9], &[], &[], "a scales_w of"), (&[0.1, 0.5], &[], &[], "from 4 to 2 elements")],
+    },
+    Case {
+        method: "resized_smoothly",
+        good: (&[0.6, 0.], &[], &[]),
+        answer: &[],
+        odd: &[(&[1e-9, 0.5], &[], &[], "a scales_h of")],
+    },
+    Case {
+        method: "reordered",
+        good: (&[], &[1], &[]),
+        answer: &[1.],
+        odd: &[(&[], &[0], &[], "non-positive stride"), (&[], &[-1], &[], "non-positive stride")],
+    },
+    Case {
+        method: "summed",
+        good: (&[1., 2., 3., 4.], &[], &[]),
+        answer: &[2., 3., 4., 5.],
+        odd: &[(&[1., 2.], &[], &[], "cannot be added"), (&[], &[], &[], "cannot be added")],
+    },
 ];
 
 fn source(method: &str) -> ModelSource {
