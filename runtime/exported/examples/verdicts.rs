@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_exported::{Archive, Verdict};
+use weir_exported::{Archive, Processor, Verdict};
 
 fn main() {
     let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
@@ -21,7 +21,7 @@ fn verdict(path: &Path) -> String {
         Ok(program) => program,
         Err(error) => return format!("refused\t{error}"),
     };
-    if let Err(error) = program.plan() {
+    if let Err(error) = program.plan(Processor::Cpu) {
         return format!("refused\t{error}");
     }
     match program.batch().map(|batch| program.verdict(&batch)) {

@@ -9,6 +9,7 @@ use weir_fuzz::{fuzz, mutate};
 use crate::archive::Archive;
 use crate::graph::{Payload, Program};
 use crate::json;
+use crate::plan::Processor;
 use crate::schema::ProgramJson;
 
 /// Default duration in seconds of each test.
@@ -20,7 +21,8 @@ fn models() -> std::path::PathBuf {
 
 /// Does with a program what the server does.
 fn exercise(program: &Program) {
-    let _ = program.plan();
+    let _ = program.plan(Processor::Cpu);
+    let _ = program.plan(Processor::Gpu);
     if let Some(batch) = program.batch() {
         let _ = program.verdict(&batch);
     }

@@ -39,6 +39,8 @@ pub(crate) type ValueId = usize;
 pub(crate) struct Value {
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
+    /// Type of a tensor's elements; `None` for a number, or for a type that this reader does not know.
+    pub(crate) element_type: Option<ElementType>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -267,6 +269,11 @@ impl Node {
             Returned::Nothing => Vec::new(),
         });
         values.collect()
+    }
+
+    /// Returns the values that the node takes.
+    pub(crate) fn operands(&self) -> Vec<ValueId> {
+        self.arguments.iter().flat_map(|(_, argument)| argument.values()).collect()
     }
 
     /// Returns the argument with this name.

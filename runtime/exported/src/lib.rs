@@ -4,7 +4,7 @@
 //!   model.pt2 ──archive──► model.json ──schema, graph──► Program (typed graph, contract)
 //!                                                         ├──shapes──► check of a request's sizes
 //!                                                         ├──rows────► Verdict: do rows see each other?
-//!                                                         └──plan────► Plan: calls with slots, for an executor
+//!                                                         └──fusion, plan──► Plan: calls with slots, for an executor
 //! ```
 //!
 //! The file is data: a graph of calls of registered operators. Subgraphs of `torch.no_grad()` are put in place of their
@@ -13,9 +13,11 @@
 mod archive;
 mod error;
 mod expression;
+mod fusion;
 mod graph;
 mod inline;
 mod json;
+mod memory;
 mod monomial;
 mod operators;
 mod pickle;
@@ -30,7 +32,7 @@ mod tree;
 pub use archive::Archive;
 pub use error::ExportedError;
 pub use graph::{Dimension, ElementType, Input, Output, OutputKind, Payload, Program, Weight};
-pub use plan::{Call, Plan, PlanOutput, PlanValue};
+pub use plan::{Call, Plan, PlanOutput, PlanValue, Processor};
 pub use rows::{Batch, Verdict};
 pub use tree::paths;
 

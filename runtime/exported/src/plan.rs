@@ -1,22 +1,37 @@
 //! The list of calls that an executor runs: each value has a slot, which is freed after its last use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::ExportedError;
+use crate::fusion::Calls;
 use crate::graph::{Argument, Node, Operator, Program, Returned, ValueId};
+use crate::memory::{self, Memory};
 use crate::scalars;
 
-/// A program as a list of calls. Slots are numbered: first the weights, then the inputs, then all other values.
+/// A program as a list of calls. Slots are numbered: first the constants, then the inputs, then all other values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Number of slots of all kinds.
     pub slots: usize,
-    /// The calls in the order of their execution.
+    /// Number of constants: the weights, and the results of the preparation.
+    pub constants: usize,
+    /// Calls on constants, which are made once when the program is loaded. They free the weights that no run uses.
+    pub preparation: Vec<Call>,
+    /// The calls of each run in the order of their execution.
     pub calls: Vec<Call>,
     /// Slots of the outputs, in their order.
     pub outputs: Vec<usize>,
     /// For each input, true if a call may write to it.
     pub written_inputs: Vec<bool>,
+}
+
+/// Kind of device that a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// Convolutions are fused with the calls on their results, for oneDNN.
+    Cpu,
+    /// The calls are those of the file.
+    Gpu,
 }
 
 /// A call of an operator.
@@ -71,57 +86,39 @@ pub enum PlanOutput {
 /// Operators that only compare what the export has recorded.
 const ASSERTIONS: [&str; 1] = ["aten::_assert_tensor_metadata"];
 
-/// Operators whose result never shares memory with an operand. Other operators count as possible views.
-const FRESH: [&str; 26] = [
-    "aten::add",
-    "aten::addmm",
-    "aten::avg_pool2d",
-    "aten::batch_norm",
-    "aten::bmm",
-    "aten::cat",
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::convolution",
-    "aten::div",
-    "aten::embedding",
-    "aten::gelu",
-    "aten::layer_norm",
-    "aten::linear",
-    "aten::max_pool2d",
-    "aten::mean",
-    "aten::mm",
-    "aten::mul",
-    "aten::relu",
-    "aten::sigmoid",
-    "aten::silu",
-    "aten::softmax",
-    "aten::sub",
-    "aten::sum",
-    "aten::tanh",
-];
-
 impl Program {
-    /// Returns the program as a list of calls.
+    /// Returns the program as a list of calls for a kind of device.
     ///
     /// # Errors
     /// [`ExportedError::Unsupported`] for a function on numbers that has no operator, or if the program writes to its
     /// weights.
-    pub fn plan(&self) -> Result<Plan, ExportedError> {
-        let slots = self.slots();
-        let called: Vec<&Node> = self.nodes.iter().filter(|node| !is_assertion(node)).collect();
-        let mut calls = called.iter().map(|node| self.call(node, &slots)).collect::<Result<Vec<_>, _>>()?;
+    pub fn plan(&self, processor: Processor) -> Result<Plan, ExportedError> {
+        let written_inputs = self.written_inputs()?;
+        let Calls { preparation, nodes, values } = match processor {
+            Processor::Cpu => self.fused(),
+            Processor::Gpu => self.as_exported(),
+        };
+        let constants = self.weights.len() + values - self.values.len();
+        let slots = self.slots(values);
+        let calls = |nodes: &[Node]| {
+            let called = nodes.iter().filter(|node| !is_assertion(node));
+            called.map(|node| self.call(node, &slots)).collect::<Result<Vec<_>, _>>()
+        };
+        let (mut preparation, mut calls) = (calls(&preparation)?, calls(&nodes)?);
         let outputs: Vec<usize> = self.outputs.iter().map(|output| slots[output.value]).collect();
-        add_frees(&mut calls, &outputs, self.weights.len());
-        Ok(Plan { slots: self.values.len(), calls, outputs, written_inputs: self.written_inputs()? })
+        let mut used = outputs.iter().copied().collect();
+        add_frees(&mut calls, &mut used, constants);
+        add_frees(&mut preparation, &mut used, 0);
+        Ok(Plan { slots: values, constants, preparation, calls, outputs, written_inputs })
     }
 
-    /// Returns the slot of each value.
-    fn slots(&self) -> Vec<usize> {
-        let first = self.weights.iter().map(|weight| weight.value).chain(self.inputs.iter().map(|input| input.value));
-        let mut slots = vec![usize::MAX; self.values.len()];
+    /// Returns the slot of each value. Values beyond those of the graph are results of the preparation.
+    fn slots(&self, values: usize) -> Vec<usize> {
+        let weights = self.weights.iter().map(|weight| weight.value);
+        let inputs = self.inputs.iter().map(|input| input.value);
+        let mut slots = vec![usize::MAX; values];
         let mut next = 0;
-        for value in first.chain(0..self.values.len()) {
+        for value in weights.chain(self.values.len()..values).chain(inputs).chain(0..self.values.len()) {
             if slots[value] == usize::MAX {
                 slots[value] = next;
                 next += 1;
@@ -175,39 +172,17 @@ impl Program {
     /// # Errors
     /// [`ExportedError::Unsupported`] if a call writes to a weight, by its name.
     fn written_inputs(&self) -> Result<Vec<bool>, ExportedError> {
-        let mut sources: Vec<BTreeSet<ValueId>> = vec![BTreeSet::new(); self.values.len()];
-        for value in self.inputs.iter().map(|input| input.value) {
-            sources[value].insert(value);
-        }
-        let mut written = BTreeSet::new();
+        let weights: BTreeMap<ValueId, &str> =
+            self.weights.iter().map(|weight| (weight.value, weight.name.as_str())).collect();
         for node in &self.nodes {
-            let Operator::Registered { name, .. } = &node.operator else { continue };
-            let target = node.arguments.first().map(|(_, argument)| argument.values()).unwrap_or_default();
-            if let Some(statistics) = self.statistics(node) {
-                return Err(writes_weight(node, statistics));
-            }
-            if writes(name) {
-                if let Some(weight) = self.weights.iter().find(|weight| target.contains(&weight.value)) {
-                    return Err(writes_weight(node, &weight.name));
-                }
-                written.extend(target.iter().flat_map(|value| sources[*value].clone()));
-            }
-            if FRESH.contains(&name.as_str()) {
-                continue;
-            }
-            let operands = node.arguments.iter().flat_map(|(_, argument)| argument.values());
-            let shared: BTreeSet<ValueId> = operands.flat_map(|value| sources[value].clone()).collect();
-            for value in node.returned_values() {
-                sources[value].extend(&shared);
+            let written = memory::target(node).into_iter().find_map(|value| weights.get(&value).copied());
+            if let Some(weight) = self.statistics(node).or(written) {
+                return Err(writes_weight(node, weight));
             }
         }
-        Ok(self.inputs.iter().map(|input| written.contains(&input.value)).collect())
+        let memory = Memory::of(self);
+        Ok(self.inputs.iter().map(|input| memory.is_written(input.value)).collect())
     }
-}
-
-/// True for an operator whose name ends with an underscore, which by convention writes to its first operand.
-fn writes(name: &str) -> bool {
-    name.ends_with('_') && !name.ends_with("__")
 }
 
 fn is_assertion(node: &Node) -> bool {
@@ -249,9 +224,8 @@ impl PlanValue {
     }
 }
 
-/// Adds to each call the slots that no later call and no output uses. Weights are kept.
-fn add_frees(calls: &mut [Call], outputs: &[usize], weights: usize) {
-    let mut used: BTreeSet<usize> = outputs.iter().copied().collect();
+/// Adds to each call the slots from `first` on that no later call uses, and adds all slots of the calls to `used`.
+fn add_frees(calls: &mut [Call], used: &mut BTreeSet<usize>, first: usize) {
     for call in calls.iter_mut().rev() {
         let operands = call.arguments.iter().flat_map(|(_, value)| value.slots());
         let results = call.outputs.iter().flat_map(|output| match output {
@@ -259,7 +233,6 @@ fn add_frees(calls: &mut [Call], outputs: &[usize], weights: usize) {
             PlanOutput::List(slots) => slots.clone(),
             PlanOutput::Dropped => Vec::new(),
         });
-        let last: Vec<usize> = operands.chain(results).filter(|slot| *slot >= weights && used.insert(*slot)).collect();
-        call.frees = last;
+        call.frees = operands.chain(results).filter(|slot| used.insert(*slot) && *slot >= first).collect();
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_exported::{Archive, Dimension, ExportedError, Plan, Program, Verdict};
+use weir_exported::{Archive, Dimension, ExportedError, Plan, Processor, Program, Verdict};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/models/exported/{name}.pt2"))
@@ -91,7 +91,7 @@ fn sizes_outside_the_contract_are_refused_by_input_and_dimension() {
 
 #[test]
 fn programs_that_cannot_be_served_name_the_operator() {
-    let refused = |name: &str| match program(name).and_then(|program| program.plan()) {
+    let refused = |name: &str| match program(name).and_then(|program| program.plan(Processor::Gpu)) {
         Ok(Plan { .. }) => String::new(),
         Err(error) => error.to_string(),
     };
@@ -104,7 +104,7 @@ fn programs_that_cannot_be_served_name_the_operator() {
 #[test]
 fn subgraphs_without_gradients_are_part_of_the_plan() {
     // The length of this name makes the reader of archives misplace the directory if it searches for the beginning.
-    let plan = program("ungraded").unwrap().plan().unwrap();
+    let plan = program("ungraded").unwrap().plan(Processor::Gpu).unwrap();
     let names: Vec<&str> = plan.calls.iter().map(|call| &*call.name).collect();
     assert_eq!(names, ["aten::linear", "aten::relu", "aten::amax", "aten::add", "aten::div", "aten::linear"]);
 }
@@ -143,12 +143,12 @@ fn a_cut_off_file_is_damaged() {
 fn each_value_of_a_plan_is_freed_once() {
     for name in ["mlp", "cnn", "encoder", "lstm", "recommender"] {
         let program = program(name).unwrap();
-        let plan = program.plan().unwrap();
+        let plan = program.plan(Processor::Gpu).unwrap();
         let mut freed: Vec<usize> = plan.calls.iter().flat_map(|call| call.frees.clone()).collect();
         let count = freed.len();
         freed.sort_unstable();
         freed.dedup();
         assert_eq!(freed.len(), count, "{name}");
-        assert!(freed.iter().all(|slot| *slot >= program.weights.len() && !plan.outputs.contains(slot)), "{name}");
+        assert!(freed.iter().all(|slot| *slot >= plan.constants && !plan.outputs.contains(slot)), "{name}");
     }
 }

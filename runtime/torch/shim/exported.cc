@@ -98,12 +98,29 @@ struct Item {
   }
 };
 
+TypePtr without_optional(const TypePtr& type) {
+  auto optional = type->cast<c10::OptionalType>();
+  return optional ? optional->getElementType() : type;
+}
+
+// The type of an argument, as far as it decides how values are converted.
+struct Form {
+  explicit Form(const TypePtr& type) : kind(without_optional(type)->kind()) {
+    if (auto list = without_optional(type)->cast<c10::ListType>()) {
+      element = list->getElementType();
+    }
+  }
+
+  TypeKind kind;
+  TypePtr element;  // of a list, otherwise null
+};
+
 // An argument of a prepared call.
 struct Argument {
   bool constant = false;
   IValue value;  // if it is constant
   Item item;     // otherwise
-  TypePtr type;
+  Form form;
 };
 
 struct Result {
@@ -121,11 +138,6 @@ struct Call {
   std::vector<size_t> frees;
 };
 
-TypePtr without_optional(const TypePtr& type) {
-  auto optional = type->cast<c10::OptionalType>();
-  return optional ? optional->getElementType() : type;
-}
-
 // Converts a number to a tensor as Python does: its type does not decide the type of the result.
 at::Tensor wrapped(const IValue& number) {
   auto tensor = at::scalar_to_tensor(number.toScalar());
@@ -133,12 +145,12 @@ at::Tensor wrapped(const IValue& number) {
   return tensor;
 }
 
-// Converts a value to the type of the operator's argument.
-IValue converted(IValue value, const TypePtr& type) {
+// Converts a value to the kind of the operator's argument.
+IValue converted(IValue value, TypeKind kind) {
   if (value.isNone()) {
     return value;
   }
-  switch (without_optional(type)->kind()) {
+  switch (kind) {
     case TypeKind::TensorType:
       return value.isTensor() ? std::move(value) : IValue(wrapped(value));
     case TypeKind::FloatType:
@@ -154,44 +166,43 @@ IValue converted(IValue value, const TypePtr& type) {
 }
 
 // Makes a list with the elements of a type.
-IValue list_of(std::vector<IValue> elements, const TypePtr& type) {
-  auto list = without_optional(type)->cast<c10::ListType>();
-  TORCH_CHECK(list != nullptr, "a list is given for an argument of type ", type->str());
-  auto element = list->getElementType();
+IValue list_of(std::vector<IValue> elements, const TypePtr& element) {
+  TORCH_CHECK(element != nullptr, "a list is given for an argument that takes none");
+  auto kind = without_optional(element)->kind();
   switch (element->kind()) {
     case TypeKind::IntType:
     case TypeKind::SymIntType: {
       c10::List<int64_t> made;
       for (const auto& one : elements) {
-        made.push_back(converted(one, element).toInt());
+        made.push_back(converted(one, kind).toInt());
       }
       return made;
     }
     case TypeKind::FloatType: {
       c10::List<double> made;
       for (const auto& one : elements) {
-        made.push_back(converted(one, element).toDouble());
+        made.push_back(converted(one, kind).toDouble());
       }
       return made;
     }
     case TypeKind::BoolType: {
       c10::List<bool> made;
       for (const auto& one : elements) {
-        made.push_back(converted(one, element).toBool());
+        made.push_back(converted(one, kind).toBool());
       }
       return made;
     }
     case TypeKind::TensorType: {
       c10::List<at::Tensor> made;
       for (auto& one : elements) {
-        made.push_back(converted(std::move(one), element).toTensor());
+        made.push_back(converted(std::move(one), kind).toTensor());
       }
       return made;
     }
     default: {
       c10::impl::GenericList made(element);
       for (auto& one : elements) {
-        made.push_back(converted(std::move(one), element));
+        made.push_back(converted(std::move(one), kind));
       }
       return made;
     }
@@ -217,8 +228,9 @@ std::shared_ptr<torch::jit::Operator> operator_of(
 struct WeirExported {
   at::Device device{at::kCPU};
   size_t slots = 0;
-  std::vector<IValue> weights;
-  std::unordered_set<const void*> storages;  // of the weights
+  std::vector<IValue> constants;             // the weights, and the results of the preparation
+  std::unordered_set<const void*> storages;  // of the constants
+  std::vector<Call> preparation;
   size_t inputs = 0;
   std::vector<uint8_t> written_inputs;
   std::vector<Call> calls;
@@ -228,6 +240,57 @@ struct WeirExported {
 };
 
 namespace {
+
+template <typename Lookup>
+IValue value_of(const Item& item, const Form& form, const Lookup& lookup) {
+  if (item.tag == TAG_LIST) {
+    std::vector<IValue> elements;
+    elements.reserve(item.items.size());
+    for (const auto& one : item.items) {
+      elements.push_back(one.tag == TAG_SLOT ? lookup(one.slot) : one.constant);
+    }
+    return list_of(std::move(elements), form.element);
+  }
+  return converted(item.tag == TAG_SLOT ? lookup(item.slot) : item.constant, form.kind);
+}
+
+// Puts the arguments of a call on the stack. `lookup` finds the value of a slot.
+template <typename Lookup>
+void push_arguments(const Call& call, std::vector<IValue>& stack, const Lookup& lookup) {
+  stack.clear();
+  for (const auto& argument : call.arguments) {
+    stack.push_back(argument.constant ? argument.value : value_of(argument.item, argument.form, lookup));
+  }
+}
+
+void execute(const Call& call, std::vector<IValue>& stack) {
+  try {
+    (*call.run)(stack);
+  } catch (c10::Error& error) {
+    error.add_context("operator " + c10::toString(call.op->schema().operator_name()) + " at " + call.place);
+    throw;
+  }
+}
+
+// Moves the returned values to their slots, which `slot` finds.
+template <typename Slot>
+void store(const Call& call, std::vector<IValue>& stack, const Slot& slot) {
+  TORCH_CHECK(
+      stack.size() >= call.results.size(), "operator ", call.op->schema().operator_name(), " at ", call.place,
+      " returned ", stack.size(), " values");
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const auto& result = call.results[i];
+    if (result.destination == TO_SLOT) {
+      slot(result.slots[0]) = std::move(stack[i]);
+    } else if (result.destination == TO_LIST) {
+      auto elements = stack[i].toListRef();
+      TORCH_CHECK(elements.size() >= result.slots.size(), "a list at ", call.place, " is too short");
+      for (size_t j = 0; j < result.slots.size(); ++j) {
+        slot(result.slots[j]) = elements[j];
+      }
+    }
+  }
+}
 
 class Loader {
  public:
@@ -239,20 +302,28 @@ class Loader {
     for (size_t i = 0; i < weights; ++i) {
       add_weight(payloads, payload_count);
     }
+    auto constants = code_.count();
+    TORCH_CHECK(weights <= constants && constants <= made_.slots, "the program has too few slots");
+    made_.constants.resize(constants);
+    made_.preparation = calls();
     made_.inputs = code_.count();
-    TORCH_CHECK(made_.inputs + weights <= made_.slots, "the program has too few slots");
+    TORCH_CHECK(made_.inputs <= made_.slots - constants, "the program has too few slots");
     for (size_t i = 0; i < made_.inputs; ++i) {
       made_.written_inputs.push_back(code_.number() != 0);
     }
-    auto calls = code_.count();
-    made_.calls.reserve(calls);
-    for (size_t i = 0; i < calls; ++i) {
-      add_call();
-    }
+    made_.calls = calls();
     made_.outputs = slots();
   }
 
  private:
+  std::vector<Call> calls() {
+    std::vector<Call> found;
+    for (auto count = code_.count(); count > 0; --count) {
+      found.push_back(call());
+    }
+    return found;
+  }
+
   size_t slot() {
     auto slot = code_.number();
     TORCH_CHECK(slot >= 0 && static_cast<size_t>(slot) < made_.slots, "the program has an invalid slot");
@@ -289,12 +360,7 @@ class Loader {
     if (!made_.device.is_cpu()) {
       weight = weight.to(made_.device);
     }
-    auto& storage = weight.storage();
-    if (made_.storages.insert(storage.unsafeGetStorageImpl()).second) {
-      made_.bytes += storage.nbytes();
-    }
-    made_.weights.emplace_back(std::move(weight));
-    made_.device_bytes = made_.device.is_cpu() ? 0 : made_.bytes;
+    made_.constants.emplace_back(std::move(weight));
   }
 
   Item item(int depth = 0) {
@@ -333,7 +399,7 @@ class Loader {
     return item;
   }
 
-  void add_call() {
+  Call call() {
     Call call;
     auto name = code_.text();
     auto overload = code_.text();
@@ -358,7 +424,7 @@ class Loader {
       call.results.push_back(std::move(result));
     }
     call.frees = slots();
-    made_.calls.push_back(std::move(call));
+    return call;
   }
 
   // Finds a value for each argument of the operator's schema.
@@ -387,10 +453,8 @@ class Loader {
       TORCH_CHECK(
           expected.default_value().has_value() || optional, "operator ", schema.operator_name(), " at ", call.place,
           " has no argument '", expected.name(), "'");
-      Argument made;
-      made.constant = true;
-      made.value = expected.default_value().value_or(IValue());
-      call.arguments.push_back(std::move(made));
+      auto value = expected.default_value().value_or(IValue());
+      call.arguments.push_back(Argument{true, std::move(value), Item{}, Form(expected.type())});
     }
     for (size_t j = 0; j < given.size(); ++j) {
       TORCH_CHECK(
@@ -400,37 +464,20 @@ class Loader {
   }
 
   Argument prepared(Item item, const c10::Argument& expected) {
-    Argument made;
-    made.type = expected.type();
-    auto list = without_optional(made.type)->cast<c10::ListType>();
+    Argument made{item.is_constant(), IValue(), Item{}, Form(expected.type())};
     // One number stands for a list of equal numbers.
-    if (list != nullptr && item.tag != TAG_LIST && item.tag != TAG_NONE && item.tag != TAG_SLOT) {
+    if (made.form.element != nullptr && item.tag != TAG_LIST && item.tag != TAG_NONE && item.tag != TAG_SLOT) {
       Item repeated;
       repeated.tag = TAG_LIST;
       repeated.items.assign(static_cast<size_t>(expected.N().value_or(1)), item);
       item = std::move(repeated);
     }
-    made.constant = item.is_constant();
     if (made.constant) {
-      made.value = value_of(item, made.type, [](size_t) -> IValue { return {}; });
+      made.value = value_of(item, made.form, [](size_t) -> IValue { return {}; });
     } else {
       made.item = std::move(item);
     }
     return made;
-  }
-
- public:
-  template <typename Lookup>
-  static IValue value_of(const Item& item, const TypePtr& type, const Lookup& lookup) {
-    if (item.tag == TAG_LIST) {
-      std::vector<IValue> elements;
-      elements.reserve(item.items.size());
-      for (const auto& one : item.items) {
-        elements.push_back(one.tag == TAG_SLOT ? lookup(one.slot) : one.constant);
-      }
-      return list_of(std::move(elements), type);
-    }
-    return converted(item.tag == TAG_SLOT ? lookup(item.slot) : item.constant, type);
   }
 
  private:
@@ -438,11 +485,46 @@ class Loader {
   Reader& code_;
 };
 
+// Makes the calls on constants. Constants that no run uses are freed on the way.
+void prepare(WeirExported& made) {
+  auto constant = [&made](size_t slot) -> IValue& {
+    TORCH_CHECK(slot < made.constants.size(), "a call of the preparation takes a value of a run");
+    return made.constants[slot];
+  };
+  std::vector<IValue> stack;
+  for (const auto& call : made.preparation) {
+    TORCH_CHECK(call.written.empty(), "operator at ", call.place, " writes to a constant");
+    push_arguments(call, stack, constant);
+    execute(call, stack);
+    store(call, stack, constant);
+    for (auto slot : call.frees) {
+      constant(slot) = IValue();
+    }
+  }
+  made.preparation.clear();
+}
+
+// Counts the bytes of the constants. Those in a layout of oneDNN have no storage.
+void account(WeirExported& made) {
+  for (const auto& constant : made.constants) {
+    if (!constant.isTensor()) {
+      continue;
+    }
+    const auto& tensor = constant.toTensor();
+    if (!tensor.has_storage()) {
+      made.bytes += static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
+    } else if (made.storages.insert(tensor.storage().unsafeGetStorageImpl()).second) {
+      made.bytes += tensor.storage().nbytes();
+    }
+  }
+  made.device_bytes = made.device.is_cpu() ? 0 : made.bytes;
+}
+
 // One run of a program.
 class Run {
  public:
   Run(const WeirExported& program, const WeirValue* values, size_t count)
-      : program_(program), slots_(program.slots - program.weights.size()) {
+      : program_(program), slots_(program.slots - program.constants.size()) {
     TORCH_CHECK(count == program.inputs, "the program takes ", program.inputs, " inputs, and ", count, " are given");
     for (size_t i = 0; i < count; ++i) {
       TORCH_CHECK(values[i].tensor != nullptr, "the program takes a tensor as input ", i);
@@ -456,17 +538,12 @@ class Run {
   std::vector<IValue> operator()() {
     std::vector<IValue> stack;
     for (const auto& call : program_.calls) {
-      stack.clear();
-      for (const auto& argument : call.arguments) {
-        stack.push_back(
-            argument.constant ? argument.value
-                              : Loader::value_of(argument.item, argument.type, [this](size_t slot) { return at(slot); }));
-      }
+      push_arguments(call, stack, [this](size_t slot) -> const IValue& { return at(slot); });
       check_writes(call, stack);
       execute(call, stack);
-      store(call, stack);
-      for (auto slot : call.frees) {
-        slots_[slot - program_.weights.size()] = IValue();
+      store(call, stack, [this](size_t index) -> IValue& { return slot(index); });
+      for (auto index : call.frees) {
+        slot(index) = IValue();
       }
     }
     std::vector<IValue> outputs;
@@ -478,8 +555,8 @@ class Run {
 
  private:
   const IValue& at(size_t slot) const {
-    auto weights = program_.weights.size();
-    return slot < weights ? program_.weights[slot] : slots_[slot - weights];
+    auto constants = program_.constants.size();
+    return slot < constants ? program_.constants[slot] : slots_[slot - constants];
   }
 
   // Refuses writes to memory that other runs read.
@@ -497,40 +574,13 @@ class Run {
     }
   }
 
-  static void execute(const Call& call, std::vector<IValue>& stack) {
-    try {
-      (*call.run)(stack);
-    } catch (c10::Error& error) {
-      error.add_context("operator " + c10::toString(call.op->schema().operator_name()) + " at " + call.place);
-      throw;
-    }
-  }
-
-  void store(const Call& call, std::vector<IValue>& stack) {
-    TORCH_CHECK(
-        stack.size() >= call.results.size(), "operator ", call.op->schema().operator_name(), " at ", call.place,
-        " returned ", stack.size(), " values");
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      const auto& result = call.results[i];
-      if (result.destination == TO_SLOT) {
-        slot(result.slots[0]) = std::move(stack[i]);
-      } else if (result.destination == TO_LIST) {
-        auto elements = stack[i].toListRef();
-        TORCH_CHECK(elements.size() >= result.slots.size(), "a list at ", call.place, " is too short");
-        for (size_t j = 0; j < result.slots.size(); ++j) {
-          slot(result.slots[j]) = elements[j];
-        }
-      }
-    }
-  }
-
   IValue& slot(size_t slot) {
-    auto weights = program_.weights.size();
-    TORCH_CHECK(slot >= weights, "the program writes to a weight's slot");
-    return slots_[slot - weights];
+    auto constants = program_.constants.size();
+    TORCH_CHECK(slot >= constants, "the program writes to a constant's slot");
+    return slots_[slot - constants];
   }
 
-  // Copies an output that shares memory with a weight.
+  // Copies an output that shares memory with a constant.
   IValue own(const IValue& value) const {
     if (value.isTensor() && value.toTensor().has_storage() &&
         program_.storages.count(value.toTensor().storage().unsafeGetStorageImpl()) != 0) {
@@ -565,6 +615,14 @@ WeirStatus weir_exported_load(
     Reader reader(code);
     Loader(*made, reader).load(payloads, payload_count);
     *exported = made.release();
+  });
+}
+
+WeirStatus weir_exported_prepare(WeirExported* exported, char** error) {
+  return weir::guarded(error, [&] {
+    c10::InferenceMode inference;
+    prepare(*exported);
+    account(*exported);
   });
 }
 

@@ -16,7 +16,7 @@ struct WeirExportedCode {
   size_t text_count;
 };
 
-// Prepares a program on a device. `payloads` are the entries of the archive as tensors of one dimension in host memory;
+// Loads a program onto a device. `payloads` are the entries of the archive as tensors of one dimension in host memory;
 // weights are views of them, or copies on a GPU.
 WeirStatus weir_exported_load(
     WeirExportedCode code,
@@ -25,8 +25,11 @@ WeirStatus weir_exported_load(
     int32_t device,
     WeirExported** exported,
     char** error);
+// Makes the program's calls on constants, before the first run. Weights that no run uses are freed, so nothing else
+// should hold the payloads then.
+WeirStatus weir_exported_prepare(WeirExported* exported, char** error);
 void weir_exported_free(WeirExported* exported);
-// Returns the bytes of the weights, and of those on a GPU.
+// Returns the bytes of the constants after the preparation, and of those on a GPU.
 uint64_t weir_exported_bytes(const WeirExported* exported);
 uint64_t weir_exported_device_bytes(const WeirExported* exported);
 

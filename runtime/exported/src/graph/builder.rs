@@ -44,17 +44,17 @@ impl<'a> Builder<'a> {
         let graph = &module.graph;
         let tensors = graph.tensor_values.iter().map(|(name, meta)| {
             let sizes = meta.sizes.iter().map(expression).collect();
-            (name.as_str(), ValueKind::Tensor(sizes))
+            (name, ValueKind::Tensor(sizes), element_type(meta.dtype).ok())
         });
-        let ints = graph.sym_int_values.iter().map(|(name, size)| (name.as_str(), ValueKind::Int(expression(size))));
-        let floats = graph.sym_float_values.keys().map(|name| (name.as_str(), ValueKind::Float));
-        let bools = graph.sym_bool_values.keys().map(|name| (name.as_str(), ValueKind::Bool));
+        let ints = graph.sym_int_values.iter().map(|(name, size)| (name, ValueKind::Int(expression(size)), None));
+        let floats = graph.sym_float_values.keys().map(|name| (name, ValueKind::Float, None));
+        let bools = graph.sym_bool_values.keys().map(|name| (name, ValueKind::Bool, None));
         let mut builder = Self { module, values: Vec::new(), by_name: HashMap::new() };
-        for (name, kind) in tensors.chain(ints).chain(floats).chain(bools) {
-            if builder.by_name.insert(name, builder.values.len()).is_some() {
+        for (name, kind, element_type) in tensors.chain(ints).chain(floats).chain(bools) {
+            if builder.by_name.insert(name.as_str(), builder.values.len()).is_some() {
                 return Err(ExportedError::Schema(format!("the value '{name}' is defined twice")));
             }
-            builder.values.push(Value { name: name.to_owned(), kind });
+            builder.values.push(Value { name: name.to_owned(), kind, element_type });
         }
         Ok(builder)
     }

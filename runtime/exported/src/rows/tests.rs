@@ -18,7 +18,7 @@ fn dimensions(text: &str) -> Vec<Dimension> {
 }
 
 fn value(name: usize, text: &str) -> Value {
-    Value { name: format!("v{name}"), kind: ValueKind::Tensor(sizes(text)) }
+    Value { name: format!("v{name}"), kind: ValueKind::Tensor(sizes(text)), element_type: Some(6) }
 }
 
 fn input(value: ValueId, text: &str) -> Input {
@@ -52,7 +52,8 @@ fn program_of(tensors: &[&str], nodes: &[(&str, Vec<(&str, Argument)>, usize)]) 
         arguments: arguments.iter().map(|(name, argument)| ((*name).to_owned(), argument.clone())).collect(),
         outputs: vec![Returned::Value(*result)],
     };
-    let number = |at: usize| Value { name: format!("v{at}"), kind: ValueKind::Int(Expression::parse("s")) };
+    let number =
+        |at: usize| Value { name: format!("v{at}"), kind: ValueKind::Int(Expression::parse("s")), element_type: None };
     let valued = |(at, text): (usize, &&str)| if is_size(&at) { number(at) } else { value(at, text) };
     Program {
         inputs: (0..last).filter(has_rows).map(|at| input(at, tensors[at])).collect(),

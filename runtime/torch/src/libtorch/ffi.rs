@@ -225,6 +225,7 @@ unsafe extern "C" {
         exported: *mut *mut RawExported,
         error: *mut *mut c_char,
     ) -> i32;
+    pub(crate) fn weir_exported_prepare(exported: *mut RawExported, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_exported_free(exported: *mut RawExported);
     pub(crate) fn weir_exported_bytes(exported: *const RawExported) -> u64;
     pub(crate) fn weir_exported_device_bytes(exported: *const RawExported) -> u64;

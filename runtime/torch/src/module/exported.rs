@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr;
 
-use weir_exported::{Archive, ExportedError, Input, Plan, Program};
+use weir_exported::{Archive, ExportedError, Input, Plan, Processor, Program};
 use weir_runtime::backend::Device;
 
 use super::run::{Metering, Run, Values, raw_run, raw_value, take_run};
@@ -33,7 +33,7 @@ impl Exported {
         let refused = |error: ExportedError| Fault::Raised(format!("the program {error}"));
         let mut archive = Archive::open(file).map_err(refused)?;
         let program = archive.program().map_err(refused)?;
-        let plan = program.plan().map_err(refused)?;
+        let plan = program.plan(processor(device)).map_err(refused)?;
         let payloads = payloads(&program, &mut archive, refused)?;
         let indices: BTreeMap<&str, usize> = payloads.keys().enumerate().map(|(index, name)| (*name, index)).collect();
         let code = PlanCode::of(&program, &plan, &indices);
@@ -53,7 +53,17 @@ impl Exported {
         };
         Fault::check(status, error)?;
         drop(payloads);
-        Ok(Self { raw, program, plan })
+        let exported = Self { raw, program, plan };
+        exported.prepare()?;
+        Ok(exported)
+    }
+
+    /// Makes the calls on constants, which frees the weights that no run uses.
+    fn prepare(&self) -> Result<(), Fault> {
+        let mut error = ptr::null_mut();
+        // SAFETY: the program is alive, and no run uses it yet.
+        let status = unsafe { ffi::weir_exported_prepare(self.raw, &mut error) };
+        Fault::check(status, error)
     }
 
     /// Runs the program on the values of its inputs, after a check of their sizes.
@@ -88,7 +98,7 @@ impl Exported {
 
     /// Returns the qualified names of the operators that the program calls.
     pub(super) fn operators(&self) -> Vec<String> {
-        self.plan.calls.iter().map(|call| call.name.clone()).collect()
+        self.plan.preparation.iter().chain(&self.plan.calls).map(|call| call.name.clone()).collect()
     }
 
     pub(super) fn arguments(&self) -> Vec<Argument> {
@@ -121,6 +131,13 @@ impl Drop for Exported {
     fn drop(&mut self) {
         // SAFETY: `self` owns the program, and nothing uses it afterwards.
         unsafe { ffi::weir_exported_free(self.raw) }
+    }
+}
+
+fn processor(device: Device) -> Processor {
+    match device {
+        Device::Cpu => Processor::Cpu,
+        Device::Cuda(_) => Processor::Gpu,
     }
 }
 

@@ -24,10 +24,11 @@ impl PlanCode {
         for weight in &program.weights {
             code.weight(weight, payloads.get(weight.payload.entry.as_str()).copied().unwrap_or_default());
         }
+        code.count(plan.constants);
+        code.calls(&plan.preparation);
         code.count(plan.written_inputs.len());
         code.numbers.extend(plan.written_inputs.iter().map(|written| i64::from(*written)));
-        code.count(plan.calls.len());
-        plan.calls.iter().for_each(|call| code.call(call));
+        code.calls(&plan.calls);
         code.slots(&plan.outputs);
         code.pointers = code.texts.iter().map(|text| text.as_ptr()).collect();
         code
@@ -72,6 +73,11 @@ impl PlanCode {
         let strides = weight.strides.iter().chain(std::iter::repeat(&0));
         self.numbers.extend(strides.take(weight.sizes.len()));
         self.numbers.push(weight.offset);
+    }
+
+    fn calls(&mut self, calls: &[Call]) {
+        self.count(calls.len());
+        calls.iter().for_each(|call| self.call(call));
     }
 
     fn call(&mut self, call: &Call) {
