@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Compares exported programs with TorchScript of the same nets and with PyTorch itself.
 
-    pip install torch==2.11.0 && python benches/exported.py [--rounds 7] [--runs 200] [--check]
+    pip install torch==2.11.0 torchvision==0.26.0 && python benches/exported.py [--rounds 7] [--seconds 1] [--check]
 
-For each net: the time of a load, and the time of a run on one thread, for one row and for the largest batch. Times in
-the server are its own statistics of inference, without HTTP. The formats take turns in each round, and the table has
-the median of the rounds. Writes benches/results/exported.json and the table of docs/exported-models.md; --check writes
+For each net: the time of a load, and the time of a run on one thread, for one row and for the largest batch. The small
+nets are those of tests/models/exported_zoo.py, and the images of the large ones have 224 by 224 pixels. Times in the
+server are its own statistics of inference, without HTTP. The formats take turns in each round, and the table has the
+median of the rounds. Writes benches/results/exported.json and the table of docs/exported-models.md; --check writes
 neither.
 """
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -21,6 +23,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -32,10 +35,12 @@ from harness.servers import free_ports
 sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import exported  # noqa: E402
-from exported_zoo import NETS  # noqa: E402
+import exported_zoo  # noqa: E402
 
-# Nets of `tests/models/exported_zoo.py` of different kinds: convolutions, transformers, a recurrent net, embeddings.
-COMPARED = ["resnet", "mobilenet_v3", "vit", "bert", "gpt", "conformer", "gru", "dlrm"]
+# Small nets of different kinds: convolutions, transformers, a recurrent net, embeddings.
+SMALL = ["resnet", "mobilenet_v3", "vit", "bert", "gpt", "conformer", "gru", "dlrm"]
+# Nets of torchvision in their real size.
+LARGE = ["resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b_32"]
 ROWS = (1, exported.MOST)
 FORMATS = {"exported": "model.pt2", "torchscript": "model.pt"}
 TYPES = {torch.float32: "FP32", torch.int64: "INT64", torch.int32: "INT32", torch.bool: "BOOL"}
@@ -43,9 +48,18 @@ READY_WITHIN = 120.0
 BEGIN, END = "<!-- measured: written by benches/exported.py -->", "<!-- end of what benches/exported.py writes -->"
 
 
+@functools.cache
+def net_of(name: str) -> exported.Model:
+    if name in exported_zoo.NETS:
+        return exported_zoo.NETS[name]
+    import torchvision
+
+    return exported.Model(torchvision.models.get_model(name, weights=None), exported.floats(3, 224, 224))
+
+
 def make(repository: Path, name: str) -> list[tuple]:
     """Writes a net in both formats. Returns its inputs for each number of rows."""
-    net = NETS[name]
+    net = net_of(name)
     module, example = net.module.eval(), net.arguments(2)
     program = torch.export.export(module, example, dynamic_shapes=exported.shapes(net, example))
     with torch.no_grad():
@@ -100,12 +114,11 @@ class Server:
         batches = stats["batch_stats"]
         return sum(one["compute_infer"]["ns"] for one in batches), sum(one["compute_infer"]["count"] for one in batches)
 
-    def run_us(self, model: str, inputs: tuple, runs: int) -> float:
+    def run_us(self, model: str, inputs: tuple, seconds: float) -> float:
         names = [row["name"] for row in json.load(self.call(f"/v2/models/{model}"))["inputs"]]
         body, headers = request_of(names, inputs)
         before = self.infer_ns(model)
-        for _ in range(runs):
-            self.call(f"/v2/models/{model}/infer", body, headers).read()
+        repeat(lambda: self.call(f"/v2/models/{model}/infer", body, headers).read(), seconds)
         after = self.infer_ns(model)
         return (after[0] - before[0]) / max(after[1] - before[1], 1) / 1000
 
@@ -120,14 +133,20 @@ def request_of(names: list[str], inputs: tuple) -> tuple[bytes, dict]:
     return header + b"".join(blobs), {"Inference-Header-Content-Length": str(len(header))}
 
 
-def python_us(name: str, inputs: tuple, runs: int) -> float:
-    module = NETS[name].module.eval()
+def repeat(run: Callable[[], object], seconds: float) -> float:
+    """Runs at least twice and for this long. Returns the time of a run."""
+    begun, runs = time.perf_counter(), 0
+    while runs < 2 or time.perf_counter() - begun < seconds:
+        run()
+        runs += 1
+    return (time.perf_counter() - begun) / runs
+
+
+def python_us(name: str, inputs: tuple, seconds: float) -> float:
+    module = net_of(name).module.eval()
     with torch.inference_mode():
         module(*inputs)
-        begun = time.perf_counter()
-        for _ in range(runs):
-            module(*inputs)
-        return (time.perf_counter() - begun) / runs * 1e6
+        return repeat(lambda: module(*inputs), seconds) * 1e6
 
 
 def measure(server: Server, inputs: dict[str, list[tuple]], options: argparse.Namespace) -> list[dict]:
@@ -137,9 +156,9 @@ def measure(server: Server, inputs: dict[str, list[tuple]], options: argparse.Na
         for name, by_rows in inputs.items():
             for rows, values in zip(ROWS, by_rows):
                 for form in FORMATS:
-                    time_us = server.run_us(f"{name}-{form}", values, options.runs)
+                    time_us = server.run_us(f"{name}-{form}", values, options.seconds)
                     seen.setdefault((name, rows, form), []).append(time_us)
-                seen.setdefault((name, rows, "python"), []).append(python_us(name, values, options.runs))
+                seen.setdefault((name, rows, "python"), []).append(python_us(name, values, options.seconds))
     return [
         {"net": name, "rows": rows}
         | {f"{form}_us": statistics.median(seen[name, rows, form]) for form in [*FORMATS, "python"]}
@@ -163,7 +182,7 @@ def table(points: list[dict]) -> str:
 
 
 def write(points: list[dict], options: argparse.Namespace) -> None:
-    settings = {"rounds": options.rounds, "runs": options.runs, "torch": torch.__version__}
+    settings = {"rounds": options.rounds, "seconds": options.seconds, "torch": torch.__version__}
     EXPORTED_RESULTS.write_text(written({"machine": machine(), "settings": settings, "points": points}))
     before, rest = EXPORTED_PAGE.read_text().split(BEGIN)
     EXPORTED_PAGE.write_text(f"{before}{BEGIN}\n\n{table(points)}\n\n{END}{rest.split(END)[1]}")
@@ -172,8 +191,8 @@ def write(points: list[dict], options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="rounds, of which the table has the median")
-    parser.add_argument("--runs", type=int, default=200, help="runs of each format in a round")
-    parser.add_argument("--nets", nargs="+", default=COMPARED, choices=list(NETS), metavar="NET")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time of the runs of each format in a round")
+    parser.add_argument("--nets", nargs="+", default=SMALL + LARGE, metavar="NET")
     parser.add_argument("--check", action="store_true", help="print the table only")
     options = parser.parse_args()
     torch.manual_seed(0)
