@@ -12,6 +12,7 @@ mod access;
 mod allocator;
 mod args;
 mod authority;
+mod certificate_secret;
 mod client;
 mod commands;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod output;
 mod peers;
 mod pem;
 mod ports;
+mod replica_certificate;
 mod service_name;
 mod state;
 mod tls;

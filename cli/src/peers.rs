@@ -1,7 +1,5 @@
 //! Certificates between gateways, from files or a Secret, read at the start and again when they change.
 
-mod secret;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,9 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_cluster_kubernetes::{Client, DataKind, DataObject, watch_entries};
-use weir_gateway::{PeerFiles, PeerTls, PeerTrust};
+use weir_gateway::{CertificateFiles, PeerTls, PeerTrust};
 
 use crate::args::{PeerArgs, PeerTrustFlag};
+use crate::certificate_secret::{self, Content};
 use crate::error::CliError;
 
 /// Interval at which the files are checked for changes. Certificates are renewed hours before they expire.
@@ -87,7 +86,8 @@ impl PeerCertificates {
             Source::Files { paths, at_start } => paths.follow(&self.tls, at_start).await,
             Source::Secret(object) => {
                 let entries = watch_entries(&client, &object, || ());
-                secret::follow(entries, &object.to_string(), &self.tls, &self.is_read).await;
+                let replace = |content| log(replace(&self.tls, content));
+                certificate_secret::follow(entries, &object.to_string(), &self.is_read, replace).await;
             }
         }
     }
@@ -100,11 +100,11 @@ fn trust(args: &PeerArgs) -> PeerTrust {
     }
 }
 
-fn files([certificate, key, authorities]: &[Vec<u8>; 3]) -> PeerFiles<'_> {
-    PeerFiles { certificate, key, authorities }
+fn files([certificate, key, authorities]: &[Vec<u8>; 3]) -> CertificateFiles<'_> {
+    CertificateFiles { certificate, key, authorities }
 }
 
-fn replace(tls: &PeerTls, content: Result<[Vec<u8>; 3], String>) -> Result<(), String> {
+fn replace(tls: &PeerTls, content: Content) -> Result<(), String> {
     let content = content?;
     tls.replace(files(&content), seconds_since_1970()).map_err(|error| error.to_string())
 }
@@ -137,7 +137,7 @@ impl PeerPaths {
         })
     }
 
-    fn content(&self) -> Result<[Vec<u8>; 3], String> {
+    fn content(&self) -> Content {
         let [certificate, key, ca] = &self.0;
         Ok([read(certificate)?, read(key)?, read(ca)?])
     }

@@ -58,6 +58,6 @@ pub use scaling::{
 };
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, GpuSharing, Outlook, Phase, Replica, Revision,
-    Revisions, SharedGpu, Snapshot,
+    Revisions, SharedGpu, Snapshot, Transport,
 };
 pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

@@ -15,7 +15,7 @@ pub use failure_report::FailureReport;
 pub use gateway::Gateway;
 pub use outlook::Outlook;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
-pub use revision::Revision;
+pub use revision::{Revision, Transport};
 pub use shared_gpu::{GpuSharing, SharedGpu};
 
 use crate::{RevisionName, Routes, ServiceName};

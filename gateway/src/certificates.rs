@@ -9,6 +9,7 @@
 //! only then. A session that a client resumes has no new verification in its handshake, and needs none for the same reason.
 
 mod chain;
+mod files;
 
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as TlsError, RootCertStore};
 use weir_access::{Caller, CertificateName, ClientCertificates, Operations, RESERVED_NAMES, is_client_name};
+
+pub(crate) use chain::only_uri;
+pub use files::{CertificateFiles, CertificateFilesError};
 
 /// Seconds for which the refusal of a chain is remembered, so that its client cannot have it verified for each request.
 const REFUSED_FOR: u64 = 60;

@@ -11,6 +11,7 @@ use weir_serve::{ConnectionLimits, Pace};
 
 use crate::access::AccessControl;
 use crate::peers::PeerTls;
+use crate::replica_tls::ReplicaTls;
 
 /// Clients of a gateway, which decide whether errors may list names and whether requests are routed by model name
 /// alone.
@@ -47,6 +48,8 @@ pub struct Options {
     pub access: Option<Arc<AccessControl>>,
     /// TLS of the connections between gateways; `None` to recognise other gateways by their addresses.
     pub peers: Option<Arc<PeerTls>>,
+    /// TLS of the connections to replicas that serve it; `None` leaves those replicas out of reach.
+    pub replicas: Option<Arc<ReplicaTls>>,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
 }
@@ -77,6 +80,7 @@ impl Options {
             },
             access: None,
             peers: None,
+            replicas: None,
             handshake_timeout: Duration::from_secs(10),
         }
     }

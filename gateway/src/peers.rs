@@ -14,23 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError, ServerConfig, version};
 use weir_access::{CertificateName, ClientCertificates};
 
-use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
-
-/// Content of a gateway's files in PEM.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerFiles<'a> {
-    /// The gateway's own certificate, followed by those between it and an authority.
-    pub certificate: &'a [u8],
-    /// Private key of the certificate.
-    pub key: &'a [u8],
-    /// Authorities that sign the certificates of gateways.
-    pub authorities: &'a [u8],
-}
+use crate::certificates::{
+    Authorities, AuthorityError, CertificateFiles, CertificateFilesError, ClientAuthority, ClientChain,
+};
 
 /// Proof by which a gateway recognises another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +38,9 @@ pub enum PeerTlsError {
     /// The name of gateways is no DNS name.
     #[error("the name of gateways is no DNS name: {0}")]
     Name(InvalidDnsNameError),
-    /// A file is no PEM.
-    #[error("the {file} cannot be read as PEM: {source}")]
-    Pem {
-        /// Content of the file: certificate or key.
-        file: &'static str,
-        /// The error of the parser.
-        source: PemError,
-    },
+    /// A file cannot be used.
+    #[error("{0}")]
+    Files(#[from] CertificateFilesError),
     /// The authorities cannot be used.
     #[error("the authorities: {0}")]
     Authorities(#[from] AuthorityError),
@@ -96,7 +81,7 @@ impl PeerTls {
     ///
     /// # Errors
     /// [`PeerTlsError`] for files that other gateways would refuse.
-    pub fn new(name: &str, trust: PeerTrust, files: PeerFiles<'_>, now: u64) -> Result<Arc<Self>, PeerTlsError> {
+    pub fn new(name: &str, trust: PeerTrust, files: CertificateFiles<'_>, now: u64) -> Result<Arc<Self>, PeerTlsError> {
         let tls = Self::without_files(name, trust)?;
         tls.replace(files, now)?;
         Ok(tls)
@@ -117,7 +102,7 @@ impl PeerTls {
     ///
     /// # Errors
     /// The same as for [`Self::new`]. The former files then stay in use.
-    pub fn replace(&self, files: PeerFiles<'_>, now: u64) -> Result<(), PeerTlsError> {
+    pub fn replace(&self, files: CertificateFiles<'_>, now: u64) -> Result<(), PeerTlsError> {
         self.current.store(Some(Arc::new(Current::new(&self.name, files, now)?)));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
@@ -154,11 +139,8 @@ impl PeerTls {
 }
 
 impl Current {
-    fn new(name: &str, files: PeerFiles<'_>, now: u64) -> Result<Self, PeerTlsError> {
-        let pem = |file| move |source| PeerTlsError::Pem { file, source };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(files.certificate).collect();
-        let chain = chain.map_err(pem("certificate"))?;
-        let key = PrivateKeyDer::from_pem_slice(files.key).map_err(pem("key"))?;
+    fn new(name: &str, files: CertificateFiles<'_>, now: u64) -> Result<Self, PeerTlsError> {
+        let (chain, key) = files.pair()?;
         let settings = ClientCertificates { client_from: CertificateName::DnsName, ..ClientCertificates::default() };
         let authority = ClientAuthority::new(&settings, files.authorities)?;
         let (roots, verifier) = (authority.roots(), authority.mandatory());

@@ -122,7 +122,7 @@ impl State {
             let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
             let revision = self.snapshot.revision(name);
             queue.start(self.credits_from);
-            queue.update(revision_state(queue, revision, queue.limit(), gateways));
+            queue.update(revision_state(queue, revision, queue.limit(), gateways, options));
         }
     }
 
@@ -142,7 +142,10 @@ impl State {
                 let limit = QueueLimit { requests: 0, bytes: 0 };
                 let revision = self.snapshot.revision(name);
                 let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
-                queue.update(RevisionState { scale: Scale::Gone, ..revision_state(queue, revision, limit, gateways) });
+                queue.update(RevisionState {
+                    scale: Scale::Gone,
+                    ..revision_state(queue, revision, limit, gateways, options)
+                });
             }
         }
     }
@@ -163,6 +166,7 @@ fn revision_state(
     revision: Option<&Arc<Revision>>,
     limit: QueueLimit,
     gateways: GatewaySet,
+    options: &Options,
 ) -> RevisionState {
     let Some(revision) = revision else {
         return RevisionState {
@@ -180,7 +184,7 @@ fn revision_state(
     let concurrency = revision.concurrency.map(NonZeroU32::get);
     let alive = revision.replicas.iter().filter(|replica| is_alive(replica.phase));
     let spec = |replica: &Replica| {
-        let fresh = Upstream::of_replica(replica);
+        let fresh = Upstream::of_replica(replica, revision, options.replicas.as_ref());
         let same = known.iter().find(|(upstream, _, _)| **upstream == fresh);
         let upstream = same.map_or_else(|| Arc::new(fresh), |(upstream, _, _)| Arc::clone(upstream));
         EndpointSpec {

@@ -9,6 +9,7 @@ pub(crate) mod probe;
 mod request;
 mod request_body;
 mod response_body;
+mod tls;
 mod upgrade;
 
 use std::fmt;
@@ -19,9 +20,10 @@ use std::sync::{Arc, OnceLock};
 use http::Response;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica};
+use weir_cluster::{Address, Endpoints, Failure, Gateway, Replica, Revision};
 
 use crate::peers::PeerTls;
+use crate::replica_tls::ReplicaTls;
 use crate::wire::protocol::Protocol;
 use dial::Dialing;
 use engine_queue::EngineQueue;
@@ -29,6 +31,7 @@ pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
 pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
 pub(crate) use response_body::ResponseBody;
+use tls::UpstreamTls;
 pub(crate) use upgrade::{SwitchedConnection, Upgrade, WEBSOCKET};
 
 /// A replica or another gateway, with the connections to it. A restarted replica is a new upstream.
@@ -38,8 +41,8 @@ pub(crate) struct Upstream {
     pub(crate) endpoints: Endpoints,
     pub(crate) http1_pool: http1::Http1Pool,
     grpc: http2::GrpcChannel,
-    /// TLS of connections to a gateway; `None` for replicas, and without certificates of gateways.
-    tls: Option<Arc<PeerTls>>,
+    /// TLS of the connections; `None` if they are plain.
+    tls: Option<UpstreamTls>,
     /// Cancelled when the upstream has left the cluster, so that its open requests will not be answered.
     pub(crate) lost: CancellationToken,
     /// Exit of the upstream's program, if the platform reported one when the upstream left.
@@ -96,9 +99,11 @@ pub(crate) enum Freshness {
 }
 
 impl Upstream {
-    pub(crate) fn of_replica(replica: &Replica) -> Self {
+    /// Creates the upstream of a replica of this revision. `tls` is for revisions whose replicas serve it.
+    pub(crate) fn of_replica(replica: &Replica, revision: &Revision, tls: Option<&Arc<ReplicaTls>>) -> Self {
         let (endpoints, restarts) = (replica.endpoints.clone(), replica.restarts);
-        let upstream = Self::new(replica.name.clone(), endpoints, restarts);
+        let tls = UpstreamTls::to_replica(revision, tls);
+        let upstream = Self { tls, ..Self::new(replica.name.clone(), endpoints, restarts) };
         upstream.note_exit(replica);
         upstream
     }
@@ -106,7 +111,7 @@ impl Upstream {
     pub(crate) fn of_gateway(gateway: &Gateway, tls: Option<Arc<PeerTls>>) -> Self {
         let serving = Some(gateway.serving.clone());
         let endpoints = Endpoints { http: serving.clone(), grpc: serving, metrics: None };
-        Self { tls, ..Self::new(gateway.name.clone(), endpoints, 0) }
+        Self { tls: tls.map(UpstreamTls::Gateway), ..Self::new(gateway.name.clone(), endpoints, 0) }
     }
 
     fn new(name: Arc<str>, endpoints: Endpoints, restarts: u32) -> Self {
@@ -217,7 +222,7 @@ impl Upstream {
     }
 
     fn dialing<'a>(&'a self, address: &'a Address) -> Dialing<'a> {
-        Dialing { address, tls: self.tls.as_deref() }
+        Dialing { address, tls: self.tls.as_ref() }
     }
 
     fn address(&self, protocol: Protocol) -> Option<&Address> {
@@ -259,7 +264,8 @@ impl PartialEq for Upstream {
     fn eq(&self, other: &Self) -> bool {
         let (own, others) = (&self.endpoints, &other.endpoints);
         let is_same_run = self.name == other.name && self.restarts == other.restarts;
-        is_same_run && own.http == others.http && own.grpc == others.grpc
+        let is_same_transport = self.tls.is_some() == other.tls.is_some();
+        is_same_run && is_same_transport && own.http == others.http && own.grpc == others.grpc
     }
 }
 

@@ -12,6 +12,7 @@ mod limits;
 mod logs;
 mod models;
 mod restrict;
+mod tls;
 mod triton_flags;
 mod values;
 
@@ -21,7 +22,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError};
+pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError, TlsConfig};
 pub use device::DeviceChoice;
 
 /// The program's names in its image.
@@ -53,6 +54,8 @@ struct Args {
     http: http::HttpArgs,
     #[command(flatten)]
     grpc: grpc::GrpcArgs,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
     #[command(flatten)]
     limits: limits::LimitArgs,
     #[command(flatten)]

@@ -22,6 +22,7 @@ mod server;
 mod settings;
 mod small_file;
 mod statistics;
+mod tls;
 
 pub use inspection::InspectedTensor;
 pub use launch::sample_batch;

@@ -91,7 +91,7 @@ async fn a_secret_is_followed_from_before_its_certificates_are_made() {
     let (following, complete) = (Arc::clone(&tls), Arc::clone(&is_read));
     let following = tokio::spawn(async move {
         let states = UnboundedReceiverStream::new(states).boxed();
-        secret::follow(states, "Secret a/b", &following, &complete).await;
+        certificate_secret::follow(states, "Secret a/b", &complete, |content| log(replace(&following, content))).await;
     });
     let uses = |generation: u64| format!("{tls:?}").contains(&format!("generation: {generation}"));
     assert!(!is_read.load(Ordering::Acquire));

@@ -18,7 +18,7 @@ use weir_cluster::{ClusterError, ComponentKind, ContainerPorts, RevisionName, Ro
 pub use complete::check_storage_uri;
 pub(crate) use complete::{
     CREDENTIALS, DISK_REQUEST, Enforced, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, PodContext, complete, gpus,
-    has_gpu, is_fetched, without_image_volumes,
+    has_gpu, is_fetched, request_tls, without_image_volumes,
 };
 pub(crate) use controller_revision::{KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name};
 use deployment::deployment;

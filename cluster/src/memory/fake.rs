@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::state::State;
 use crate::{
     Applied, Apply, ClusterError, Desired, Directory, Failure, Gateways, HeldLease, LatestReports, Lease, Leases,
-    Replica, Reports, RevisionName, Scale, ServiceName, Snapshot,
+    Replica, Reports, RevisionName, Scale, ServiceName, Snapshot, Transport,
 };
 
 /// Moment at which the replicas of a [`Fake`] become ready.
@@ -83,6 +83,14 @@ impl Fake {
     /// [`ClusterError::UnknownRevision`] when there is no such revision.
     pub fn fail(&self, revision: &RevisionName, failure: Failure) -> Result<(), ClusterError> {
         self.edit(|state| state.fail(revision, failure))
+    }
+
+    /// Sets the protocol of the connections to a revision's replicas, which is otherwise plain.
+    ///
+    /// # Errors
+    /// [`ClusterError::UnknownRevision`] when there is no such revision.
+    pub fn connect_by(&self, revision: &RevisionName, transport: Transport) -> Result<(), ClusterError> {
+        self.edit(|state| state.connect_by(revision, transport))
     }
 
     fn edit<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

@@ -7,6 +7,15 @@ use std::sync::Arc;
 use super::{Failure, Outlook, Phase, Replica, SharedGpu};
 use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
+/// Protocol of the connections to a revision's replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Without encryption.
+    Plain,
+    /// TLS with certificates of both sides. The one of a replica names its revision.
+    Tls,
+}
+
 /// A revision with its replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
@@ -28,6 +37,8 @@ pub struct Revision {
     pub gpus: u32,
     /// Call that shows whether a replica is ready.
     pub ready_call: ReadyCall,
+    /// Protocol of the connections to the replicas.
+    pub transport: Transport,
     /// Fields of the pod template that have no effect on this platform, for a condition.
     pub ignored_fields: Vec<&'static str>,
     /// Replicas of the revision, terminating ones included.
@@ -57,6 +68,7 @@ impl Revision {
             scaled_by: None,
             gpus: 0,
             ready_call: workload.ready_call.unwrap_or(ReadyCall::V2),
+            transport: Transport::Plain,
             ignored_fields: Vec::new(),
             replicas: Vec::new(),
             failure: None,

@@ -99,6 +99,16 @@ pub(super) fn uri(certificate: &CertificateDer<'_>) -> Option<String> {
     })
 }
 
+/// Returns the URI that is the only alternative name; `None` without one, or with any other name.
+pub(crate) fn only_uri(certificate: &CertificateDer<'_>) -> Option<String> {
+    let parsed = parse(certificate)?;
+    let names = parsed.subject_alternative_name().ok()??;
+    match names.value.general_names.as_slice() {
+        [GeneralName::URI(uri)] => Some((*uri).to_owned()),
+        _ => None,
+    }
+}
+
 /// Returns the first second in which a certificate of the chain is valid for the last time, from `now` on. The chain may
 /// have expired certificates that its verification did not need.
 pub(super) fn first_expiry(chain: &[CertificateDer<'_>], now: u64) -> u64 {

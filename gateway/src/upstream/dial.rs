@@ -13,7 +13,7 @@ use weir_cluster::Address;
 use weir_serve::Keepalive;
 
 use super::UpstreamError;
-use crate::peers::{PeerTls, PeerTrust};
+use super::tls::{UpstreamTls, WithoutTls};
 
 /// Longest time to connect. Replicas are near, so this leaves time for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// socket's buffer also has 40 s; a shorter time would be too strict.
 const KEEPALIVE: Keepalive = Keepalive { time: Duration::from_secs(10), interval: Duration::from_secs(10), probes: 3 };
 
-/// An open TCP or Unix socket, or one with TLS to another gateway.
+/// An open TCP or Unix socket, or one with TLS.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -38,13 +38,13 @@ pub(crate) enum Socket {
 pub(super) struct Dialing<'a> {
     pub(super) address: &'a Address,
     /// TLS of the connection; `None` for a plain one.
-    pub(super) tls: Option<&'a PeerTls>,
+    pub(super) tls: Option<&'a UpstreamTls>,
 }
 
 impl Dialing<'_> {
     /// Returns the generation of the certificates; 0 without TLS.
     pub(super) fn generation(self) -> u64 {
-        self.tls.map_or(0, PeerTls::generation)
+        self.tls.map_or(0, UpstreamTls::generation)
     }
 
     /// Opens a connection. While not all gateways have certificates, one that does not speak TLS gets a plain connection.
@@ -52,26 +52,24 @@ impl Dialing<'_> {
         let Some(tls) = self.tls else {
             return dial(self.address).await;
         };
-        match (dial_tls(self.address, tls).await, tls.trust()) {
-            (Err(error), PeerTrust::CertificateOrAddress) => {
+        match (dial_tls(self.address, tls).await, tls.without_tls()) {
+            (Err(error), WithoutTls::Plain) => {
                 tracing::debug!(address = %self.address, because = error.because, "a gateway is reached without TLS");
                 dial(self.address).await
             }
-            (result, PeerTrust::Certificate | PeerTrust::CertificateOrAddress) => result,
+            (result, WithoutTls::Fails | WithoutTls::Plain) => result,
         }
     }
 }
 
-/// Opens a connection on which both gateways prove their certificates.
-async fn dial_tls(address: &Address, tls: &PeerTls) -> Result<Socket, UpstreamError> {
+/// Opens a connection on which both sides prove their certificates.
+async fn dial_tls(address: &Address, tls: &UpstreamTls) -> Result<Socket, UpstreamError> {
     let failed = |because: &str| UpstreamError::connect_failed(format!("connecting to {address} by TLS: {because}"));
-    let Some(config) = tls.client() else {
-        return Err(failed("this gateway has no certificate yet"));
-    };
+    let (config, name) = tls.client().map_err(failed)?;
     let Socket::Tcp(stream) = dial(address).await? else {
         return Err(failed("it has no IP address"));
     };
-    let handshake = TlsConnector::from(config).connect(tls.server_name(), stream);
+    let handshake = TlsConnector::from(config).connect(name, stream);
     match tokio::time::timeout(CONNECT_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => Ok(Socket::Tls(Box::new(stream))),
         Ok(Err(error)) => Err(failed(&error.to_string())),

@@ -28,6 +28,7 @@ mod mirror;
 mod openai;
 mod readers;
 mod replica;
+mod replica_tls;
 mod reports;
 mod routing;
 mod service_health;

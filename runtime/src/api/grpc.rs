@@ -33,6 +33,7 @@ use crate::incoming::request::forward_headers;
 use crate::incoming::restriction::{ControlRoutes, Restriction};
 use crate::launch::InUse;
 use crate::server::Server;
+use crate::tls::RequestTls;
 
 pub(crate) use listen::{GrpcListenOptions, serve};
 
@@ -49,6 +50,8 @@ pub(crate) struct GrpcOptions {
     pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
+    /// TLS of the port; `None` serves plainly.
+    pub tls: Option<Arc<RequestTls>>,
 }
 
 /// The gRPC interface of a server.

@@ -27,6 +27,7 @@ use crate::incoming::request_body::BodyLimits;
 use crate::incoming::restriction::{self, ControlRoutes, Restriction};
 use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
+use crate::tls::RequestTls;
 use body::Body;
 use route::Route;
 
@@ -51,6 +52,8 @@ pub(crate) struct HttpOptions {
     pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
+    /// TLS of the port; `None` serves plainly.
+    pub tls: Option<Arc<RequestTls>>,
 }
 
 /// The HTTP interface of a server.

@@ -17,7 +17,7 @@ use weir_serve::known_hosts::KnownHosts;
 use super::metrics;
 use crate::api::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::api::http::{self, Http, HttpOptions};
-use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
+use crate::args::{Config, Exit, GrpcConfig, HttpConfig, TlsConfig};
 use crate::error::ServeError;
 use crate::incoming::restriction::{self, ApiGroup, Restriction};
 use crate::server::Server;
@@ -72,9 +72,14 @@ impl Ports {
             let options = listen_options(grpc, config);
             tasks.spawn(grpc::serve(listener, front, requests, options, stop.clone()));
         }
+        if let Some(tls) = config.tls.clone() {
+            let stop = stop.clone();
+            tasks.spawn(async move { stop.run_until_cancelled(tls.files.follow(&tls.requests)).await });
+        }
         if let Some(listener) = self.metrics {
             let rules = config.http.as_ref().map(|http| http.restricted.clone());
             let admin = Admin::new(listener, Arc::new(registry), health(server))
+                .with_readiness(readiness(server, config.tls.as_ref()))
                 .with_token(config.metrics.as_ref().and_then(|metrics| metrics.token.clone()))
                 .with_metrics_for(metrics_callers(rules.unwrap_or_default()));
             tasks.spawn(admin.serve(stop.clone()));
@@ -106,6 +111,14 @@ fn health(server: &Arc<Server>) -> HealthCheck {
     })
 }
 
+/// Returns the readiness of the server as the metrics port reports it: that of the ports for requests, which a kubelet
+/// cannot ask if they ask for a certificate.
+fn readiness(server: &Arc<Server>, tls: Option<&TlsConfig>) -> HealthCheck {
+    let (server, tls) = (Arc::clone(server), tls.map(|tls| Arc::clone(&tls.requests)));
+    let has_certificate = move || tls.as_ref().is_none_or(|tls| tls.has_certificate());
+    Arc::new(move || if server.ready() && has_certificate() { Health::Serving } else { Health::Starting })
+}
+
 /// Returns the check of the metrics port's callers. If a rule of `--http-restricted-api` covers the metrics, callers
 /// must send the rule's header.
 fn metrics_callers(rules: Vec<Restriction>) -> CallerCheck {
@@ -125,6 +138,7 @@ fn http_options(http: &HttpConfig, config: &Config, body_budget: ByteBudget) -> 
         hosts: KnownHosts::of(http.address.ip(), &[]),
         control: config.control_routes,
         restricted: http.restricted.clone(),
+        tls: config.tls.as_ref().map(|tls| Arc::clone(&tls.requests)),
     }
 }
 
@@ -135,6 +149,7 @@ fn grpc_options(grpc: &GrpcConfig, config: &Config, body_budget: ByteBudget) -> 
         forward: grpc.forward.clone(),
         control: config.control_routes,
         restricted: grpc.restricted.clone(),
+        tls: config.tls.as_ref().map(|tls| Arc::clone(&tls.requests)),
     }
 }
 

@@ -17,8 +17,8 @@ use super::http::HttpArgs;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
 use super::models::{ALL_OPERATORS, BackendSetting, CodeFlag, ModeFlag, ModelArgs, WarmUpFlag};
-use super::restrict;
 use super::triton_flags::Given;
+use super::{restrict, tls};
 use crate::backend::{ModelCode, UnguardedOperators, WarmUpFailures};
 use crate::engine::BatchLimit;
 use crate::incoming::restriction::Restriction;
@@ -31,7 +31,7 @@ use crate::settings::trace::TraceSettings;
 /// # Errors
 /// All errors in the flags, one sentence each.
 pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
-    let Args { models, device: DeviceArgs { device }, http, grpc, limits, logs } = args;
+    let Args { models, device: DeviceArgs { device }, http, grpc, tls, limits, logs } = args;
     let mut errors = given.refused;
     let control = control(&models, &mut errors);
     check_models(&models, &mut errors);
@@ -42,6 +42,10 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let (http, grpc) = (http_config(http, &mut errors), grpc_config(grpc, max_decompressed, &mut errors));
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
+    let tls = tls::config(tls).unwrap_or_else(|error| {
+        errors.push(error);
+        None
+    });
     let trace = trace(&logs.trace_config, &mut errors);
     let config = Config {
         control,
@@ -49,6 +53,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         http,
         grpc,
         metrics,
+        tls,
         threads,
         trace,
         auto_complete: auto_complete(&models),

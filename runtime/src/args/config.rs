@@ -17,6 +17,7 @@ use crate::incoming::restriction::{ControlRoutes, Restriction};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::TraceSettings;
+use crate::tls::{RequestTls, TlsFiles};
 
 /// The configuration of the process.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) http: Option<HttpConfig>,
     /// The gRPC front-end, unless switched off.
     pub(crate) grpc: Option<GrpcConfig>,
+    /// TLS of both front-ends; `None` serves plainly.
+    pub(crate) tls: Option<TlsConfig>,
     /// The metrics port, unless switched off.
     pub(crate) metrics: Option<MetricsConfig>,
     /// Threads that serve HTTP and gRPC; `None` means one per processor.
@@ -121,6 +124,14 @@ pub(crate) struct GrpcConfig {
     pub(crate) max_age: Option<Duration>,
     /// Time that calls have to finish once the connection has reached `max_age`; `None` means no limit.
     pub(crate) max_age_grace: Option<Duration>,
+}
+
+/// TLS of the HTTP and gRPC front-ends.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsConfig {
+    pub(crate) requests: Arc<RequestTls>,
+    /// Source of the certificate.
+    pub(crate) files: TlsFiles,
 }
 
 /// Options of the metrics port.

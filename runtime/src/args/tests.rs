@@ -108,7 +108,7 @@ fn all_errors_are_listed_at_once() {
          --metrics-config summary=true --trace-config file=/x --trace-config rate=0",
     );
     let expected = [
-        "--grpc-use-ssl is not supported: TLS is not served here; end it at the gateway in front",
+        "--grpc-use-ssl is not supported: use --tls-cert, --tls-key and --client-ca, which hold for HTTP too",
         "--load-model needs --model-control-mode explicit",
         "--model-repository PATH is missing: name a model file, a model directory or a directory of models",
         "--metrics-config summary: unknown, expected counter_latencies or histogram_latencies",

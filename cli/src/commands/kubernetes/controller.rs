@@ -48,13 +48,12 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     let reports = RemoteReports::follow_with(cluster.gateways(), process.token_source());
     let controller = controller(source, connected, reports);
     let downloads = follow_downloads(cluster, controller.leadership());
-    process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(downloads));
+    process.run_until_stopped(downloads);
     let mut metrics = registry::with_process_metrics();
     controller.register(&mut metrics);
     if let Some(secret) = &args.peer_secret {
         let certificates = gateway_certificates(secret, &args.process.namespace, &args.peer_name);
-        let keeping = keep_gateway_certificates(client, certificates, controller.leadership());
-        process.tasks.spawn(process.stop.clone().run_until_cancelled_owned(keeping));
+        process.run_until_stopped(keep_gateway_certificates(client, certificates, controller.leadership()));
     }
     if let Some((listener, webhook)) = webhook {
         webhook.metrics().register(&mut metrics);

@@ -19,6 +19,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::peers::PeerCertificates;
 use crate::ports;
+use crate::replica_certificate::ReplicaCertificate;
 use crate::tls::Tls;
 
 /// Time for which the gateway still accepts requests after SIGTERM. Meanwhile load balancers, other gateways and
@@ -37,9 +38,12 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let objects = named_objects(&args.process.namespace, &args.access_secrets, &args.access_config_maps);
     let access = AccessSources::read(&args.access_files, objects)?;
     let peers = PeerCertificates::read(&args.peers, &args.process.namespace)?;
+    let replicas = args.replica_secret.as_ref();
+    let replicas = replicas.map(|name| ReplicaCertificate::of_secret(name, &args.process.namespace));
     let of_access = access.as_ref().map(AccessSources::completeness);
     let of_peers = peers.as_ref().map(PeerCertificates::completeness);
-    let read = of_access.into_iter().chain(of_peers).collect();
+    let of_replicas = replicas.as_ref().map(ReplicaCertificate::completeness);
+    let read = of_access.into_iter().chain(of_peers).chain(of_replicas).collect();
     let (ports, tls) = bind(&args)?;
     access.as_ref().map_or(Ok(()), |access| access.check_port(tls.as_ref()))?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
@@ -54,6 +58,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     args.limits.apply(&mut options);
     options.access = access.as_ref().map(|sources| Arc::clone(&sources.control));
     options.peers = peers.as_ref().map(|peers| Arc::clone(&peers.tls));
+    options.replicas = replicas.as_ref().map(|replicas| Arc::clone(&replicas.tls));
     let gateway = Gateway::new(options);
     let snapshots = Directory::watch(&connected.cluster);
     let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
@@ -64,18 +69,17 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     leave_with_drain(&process, &gateway);
     let closed = process.drain.closed().clone();
     if let Some(tls) = tls {
-        let following = tls.pair.follow();
-        let stop = process.stop.clone();
-        process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
+        process.run_until_stopped(tls.pair.follow());
     }
     if let Some(access) = access {
         let changes = access.watch(&connected.client);
-        let stop = process.stop.clone();
-        process.tasks.spawn(async move { stop.run_until_cancelled(access.follow(changes)).await });
+        process.run_until_stopped(async move { access.follow(changes).await });
     }
     if let Some(peers) = peers {
-        let (following, stop) = (peers.follow(connected.client.clone()), process.stop.clone());
-        process.tasks.spawn(async move { stop.run_until_cancelled(following).await });
+        process.run_until_stopped(peers.follow(connected.client.clone()));
+    }
+    if let Some(replicas) = replicas {
+        process.run_until_stopped(replicas.follow(connected.client.clone()));
     }
     let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;

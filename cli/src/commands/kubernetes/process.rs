@@ -87,6 +87,11 @@ impl Process {
         Arc::new(move || token.as_ref().and_then(|token| token.first()))
     }
 
+    /// Runs a task until the process stops.
+    pub(super) fn run_until_stopped(&self, task: impl Future<Output: Send> + Send + 'static) {
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(task));
+    }
+
     /// Serves the final admin port in place of the one used while starting.
     pub(super) fn serve(&self, admin: Admin) {
         self.tasks.spawn(admin.serve(self.stop.clone()));

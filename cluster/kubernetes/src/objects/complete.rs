@@ -9,6 +9,7 @@ mod inherited;
 mod path;
 mod pod_security;
 mod probes;
+pub(crate) mod request_tls;
 mod resources;
 mod shared_memory;
 mod storage;

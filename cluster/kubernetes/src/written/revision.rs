@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::{Deserialize, Serialize};
-use weir_cluster::{OtherAutoscaler, ReadyCall, ScalingPolicy, Workload};
+use weir_cluster::{OtherAutoscaler, ReadyCall, ScalingPolicy, Transport, Workload};
 
 use super::scaling::WrittenScaling;
 use crate::entry::entry;
+use crate::objects::request_tls;
 
 /// Parts of a workload that are not in its pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub(crate) struct WrittenRevision {
     pub(crate) identity: String,
     /// True if a replica's readiness is probed by the V2 ready call.
     pub(crate) v2_ready: bool,
+    /// True if a replica serves requests by TLS, to clients with a certificate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tls: bool,
     /// Maximum concurrent requests per replica; None if the manifest sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) concurrency: Option<NonZeroU32>,
@@ -31,9 +35,12 @@ const V2_READY: &str = "/v2/health/ready";
 impl WrittenRevision {
     /// Returns the serialized form of a workload with these pods.
     pub(crate) fn of(workload: &Workload, pod: &PodTemplateSpec) -> Self {
+        let tls = request_tls::is_served(pod);
         Self {
             identity: workload.identity().as_str().to_owned(),
-            v2_ready: is_probed_by_v2(pod),
+            // With TLS, the kubelet asks another port, and a gateway still makes the V2 call.
+            v2_ready: tls || is_probed_by_v2(pod),
+            tls,
             concurrency: workload.concurrency,
             scaling: workload.scaling.as_deref().map(WrittenScaling::of),
         }
@@ -47,6 +54,11 @@ impl WrittenRevision {
             Some(other) => other.restrict(policy),
             None => Some(policy),
         }
+    }
+
+    /// Returns the protocol of the connections to a replica.
+    pub(crate) fn transport(&self) -> Transport {
+        if self.tls { Transport::Tls } else { Transport::Plain }
     }
 
     /// Returns the readiness check of a replica.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Readiness;
 use crate::{
     ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName, Revisions, Snapshot,
+    Transport,
 };
 
 /// State of the cluster in memory.
@@ -51,6 +52,11 @@ impl State {
 
     pub(super) fn fail(&mut self, revision: &RevisionName, failure: Failure) -> Result<(), ClusterError> {
         self.revision(revision)?.failure = Some(failure);
+        Ok(())
+    }
+
+    pub(super) fn connect_by(&mut self, revision: &RevisionName, transport: Transport) -> Result<(), ClusterError> {
+        self.revision(revision)?.transport = transport;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use weir_gateway::{PeerFiles, PeerTls, PeerTlsError, PeerTrust};
+use weir_gateway::{CertificateFiles, PeerTls, PeerTlsError, PeerTrust};
 
 use super::*;
 
@@ -78,8 +78,8 @@ impl Files {
         Self { authorities: authorities.to_owned(), ..self }
     }
 
-    fn all(&self) -> PeerFiles<'_> {
-        PeerFiles {
+    fn all(&self) -> CertificateFiles<'_> {
+        CertificateFiles {
             certificate: self.certificate.as_bytes(),
             key: self.key.as_bytes(),
             authorities: self.authorities.as_bytes(),

@@ -70,14 +70,25 @@ fn port_options(options: &GrpcListenOptions) -> HttpOptions {
 }
 
 async fn serve_connection(stream: Stream, calls: Arc<Calls>, port: HttpPort) {
-    let traffic = stream.traffic();
+    let (traffic, tls) = (stream.traffic(), calls.grpc.options.tls.clone());
     let counted = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (calls, exchange) = (Arc::clone(&calls), counted.begin());
         let answer = calls.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    port.serve(stream, service, &traffic).await;
+    match tls {
+        None => port.serve(stream, service, &traffic).await,
+        // Boxed, so that the future of a plain connection reserves no space for TLS.
+        Some(tls) => {
+            Box::pin(async {
+                if let Some(stream) = tls.accept(stream, port.stop()).await {
+                    port.serve(stream, service, &traffic).await;
+                }
+            })
+            .await;
+        }
+    }
 }
 
 fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {

@@ -32,12 +32,23 @@ fn options(connections: ConnectionLimits) -> PortOptions {
 }
 
 async fn serve_connection(stream: Stream, http: Arc<Http>, port: HttpPort) {
-    let traffic = stream.traffic();
+    let (traffic, tls) = (stream.traffic(), http.options.tls.clone());
     let counted = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (http, exchange) = (Arc::clone(&http), counted.begin());
         let answer = http.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    port.serve(stream, service, &traffic).await;
+    match tls {
+        None => port.serve(stream, service, &traffic).await,
+        // Boxed, so that the future of a plain connection reserves no space for TLS.
+        Some(tls) => {
+            Box::pin(async {
+                if let Some(stream) = tls.accept(stream, port.stop()).await {
+                    port.serve(stream, service, &traffic).await;
+                }
+            })
+            .await;
+        }
+    }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, PodSpec, Probe, TCPSo
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{ContainerPorts, ReadyCall, Workload, image_name};
 
-use super::weir_runtime;
+use super::{request_tls, weir_runtime};
 use crate::entry::TRANSFORMER;
 
 /// Path of the V2 ready call.
@@ -52,6 +52,9 @@ pub(super) fn complete(pod: &mut PodSpec, declared: Option<ReadyCall>) {
         let probes = [&mut container.readiness_probe, &mut container.liveness_probe, &mut container.startup_probe];
         for probe in probes.into_iter().flatten() {
             aim(probe, ports);
+        }
+        if request_tls::is_served_by(container) {
+            request_tls::probe_beside(container, ports);
         }
     }
 }
@@ -182,6 +185,31 @@ mod tests {
             let get = &readiness_of(&container)["httpGet"];
             assert_eq!(get, &json!({ "path": "/v2/health/ready", "port": port }));
         }
+    }
+
+    #[test]
+    fn a_runtime_with_tls_is_probed_at_its_plain_port() {
+        let args = ["--tls-cert=/tls/tls.crt", "--http-port=8080", "--metrics-port=9002"];
+        let ports = json!([{ "name": "http1", "containerPort": 8080 }, { "name": "h2c", "containerPort": 9000 }]);
+        let probes = |own: &Value| {
+            let mut container = json!({ "name": "a", "image": "weir-runtime:1", "args": args, "ports": ports });
+            container.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+            let probed = completed(&container);
+            [json!(probed.readiness_probe), json!(probed.liveness_probe)]
+        };
+        let at = |path: &str| json!({ "path": path, "port": 9002 });
+        assert_eq!(probes(&json!({}))[0]["httpGet"], at("/ready"));
+        let ready = json!({ "httpGet": { "path": "/v2/health/ready", "port": "http1" }, "periodSeconds": 1 });
+        let live = json!({ "httpGet": { "path": "/v2/health/live", "port": 8080 } });
+        let [readiness, liveness] = probes(&json!({ "readinessProbe": ready, "livenessProbe": live }));
+        assert_eq!((&readiness["httpGet"], &readiness["periodSeconds"]), (&at("/ready"), &json!(1)));
+        assert_eq!(liveness["httpGet"], at("/health"));
+        let [readiness, _] = probes(&json!({ "readinessProbe": { "grpc": { "port": 9000 } } }));
+        assert_eq!((&readiness["httpGet"], &readiness["grpc"]), (&at("/ready"), &Value::Null));
+        let own = json!({ "httpGet": { "path": "/metrics", "port": 9002 } });
+        assert_eq!(probes(&json!({ "readinessProbe": own }))[0], own);
+        let sibling = json!({ "name": "a", "image": "example/server", "args": args });
+        assert_eq!(readiness_of(&sibling)["tcpSocket"], json!({ "port": 8080 }));
     }
 
     #[test]

@@ -11,6 +11,21 @@ pub(super) fn is_ours(container: &Container) -> bool {
     container.image.as_deref().is_some_and(|image| image_name(image) == IMAGE)
 }
 
+/// Port of the runtime's metrics without a flag.
+const METRICS: u16 = 8002;
+
+/// Returns the port of the metrics of a container that runs Weir's own runtime.
+pub(super) fn metrics_port(container: &Container) -> u16 {
+    let words: Vec<_> = container.command.iter().chain(&container.args).flatten().collect();
+    let next = |at: usize| words.get(at + 1).map(|word| word.as_str());
+    let mut values = words.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--metrics-port")? {
+        "" => next(at),
+        rest => rest.strip_prefix('='),
+    });
+    // If a flag is repeated, the last value counts.
+    values.next_back().and_then(|value| value.parse().ok()).unwrap_or(METRICS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +38,16 @@ mod tests {
         assert!(of("ghcr.io/weir/weir-runtime@sha256:00"));
         assert!(!of("weir"));
         assert!(!of("weir-runtime/other:1"));
+    }
+
+    #[test]
+    fn the_last_flag_sets_the_port_of_the_metrics() {
+        let of = |args: &[&str]| {
+            let args = args.iter().map(|word| (*word).to_owned()).collect();
+            metrics_port(&Container { args: Some(args), ..Container::default() })
+        };
+        assert_eq!(of(&["--http-port=8080"]), 8002);
+        assert_eq!(of(&["--metrics-port=9000", "--metrics-port", "9001"]), 9001);
+        assert_eq!(of(&["--metrics-port"]), 8002);
     }
 }

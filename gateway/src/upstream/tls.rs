@@ -1,0 +1,70 @@
+//! TLS of the connections to an upstream.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use weir_cluster::{Revision, Transport};
+
+use crate::peers::{PeerTls, PeerTrust};
+use crate::replica_tls::{self, ReplicaTls};
+
+/// TLS of the connections to an upstream.
+pub(super) enum UpstreamTls {
+    /// Another gateway.
+    Gateway(Arc<PeerTls>),
+    /// A replica of one revision.
+    Replica {
+        /// `None` if this gateway has no certificate for replicas.
+        tls: Option<Arc<ReplicaTls>>,
+        /// The revision as a server name; `None` for a name that no certificate can have.
+        name: Option<ServerName<'static>>,
+    },
+}
+
+/// Connection to try if the one by TLS cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WithoutTls {
+    /// The request fails.
+    Fails,
+    /// A plain connection, while not all gateways have certificates.
+    Plain,
+}
+
+impl UpstreamTls {
+    /// Returns the TLS of the connections to a replica of this revision; `None` if they are plain.
+    pub(super) fn to_replica(revision: &Revision, tls: Option<&Arc<ReplicaTls>>) -> Option<Self> {
+        match revision.transport {
+            Transport::Plain => None,
+            Transport::Tls => Some(Self::Replica { tls: tls.cloned(), name: replica_tls::server_name(&revision.name) }),
+        }
+    }
+
+    /// Returns the generation of the certificates, from 1 on.
+    pub(super) fn generation(&self) -> u64 {
+        match self {
+            Self::Gateway(tls) => tls.generation(),
+            Self::Replica { tls, .. } => tls.as_ref().map_or(0, |tls| tls.generation()),
+        }
+    }
+
+    /// Returns the configuration of a new connection, and the name of its other side. The error is a clause.
+    pub(super) fn client(&self) -> Result<(Arc<ClientConfig>, ServerName<'static>), &'static str> {
+        const NO_CERTIFICATE: &str = "this gateway has no certificate yet";
+        match self {
+            Self::Gateway(tls) => Ok((tls.client().ok_or(NO_CERTIFICATE)?, tls.server_name())),
+            Self::Replica { tls: None, .. } => Err("this gateway has no certificate for replicas (--replica-secret)"),
+            Self::Replica { name: None, .. } => Err("no certificate can have the revision's name"),
+            Self::Replica { tls: Some(tls), name: Some(name) } => {
+                Ok((tls.client().ok_or(NO_CERTIFICATE)?, name.clone()))
+            }
+        }
+    }
+
+    pub(super) fn without_tls(&self) -> WithoutTls {
+        match self {
+            Self::Gateway(tls) if tls.trust() == PeerTrust::CertificateOrAddress => WithoutTls::Plain,
+            Self::Gateway(_) | Self::Replica { .. } => WithoutTls::Fails,
+        }
+    }
+}
