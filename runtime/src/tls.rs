@@ -9,6 +9,7 @@
 
 mod clients;
 mod files;
+mod issuer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use weir_serve::{Stream, tls};
 
 use clients::NamedClients;
 pub(crate) use files::TlsFiles;
+pub(crate) use issuer::CertificateIssuer;
 
 /// Longest time of a handshake, which takes two round trips between nodes of a cluster.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,6 +85,11 @@ impl RequestTls {
     pub(crate) fn replace(&self, content: TlsContent<'_>) -> Result<(), TlsError> {
         self.current.store(Some(Arc::new(config(&self.client_name, content)?)));
         Ok(())
+    }
+
+    /// Uses no certificate from now on, because the last one has expired.
+    pub(crate) fn clear(&self) {
+        self.current.store(None);
     }
 
     /// Returns true once there is a certificate: without one, no request arrives.

@@ -183,6 +183,17 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME", default_value = "weir-gateway", help_heading = "TLS between gateways")]
     pub(crate) peer_name: String,
 
+    /// Port (TLS) on which replicas get certificates that name their revisions, from an authority in the Secret
+    /// weir-replica-authority in --namespace. The leading controller keeps the certificate of gateways for these replicas in
+    /// the Secret weir-gateway-replicas; 0 chooses a free port [default: no certificates].
+    #[arg(long, value_name = "PORT", help_heading = "TLS to replicas")]
+    pub(crate) replica_tls_port: Option<u16>,
+
+    /// Let the replicas of new revisions serve requests by TLS alone, where they run weir-runtime. Gateways without
+    /// --replica-secret cannot reach them.
+    #[arg(long, requires = "replica_tls_port", help_heading = "TLS to replicas")]
+    pub(crate) replica_tls: bool,
+
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
 }

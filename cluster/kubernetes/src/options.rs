@@ -22,6 +22,8 @@ pub struct Options {
     pub weir_image: String,
     /// Init containers that fetch models.
     pub fetch: FetchOptions,
+    /// Source of the certificates of new revisions that run Weir's own runtime; None if they serve requests plainly.
+    pub certificates: Option<CertificateSource>,
     /// PriorityClass of pods that name none; None to set no class.
     pub priority_class: Option<String>,
     /// Only namespace whose services are managed; None for all namespaces.
@@ -30,6 +32,15 @@ pub struct Options {
     pub gpu_nodes: GpuNodes,
     /// Name of this process as a holder of leases, such as its pod's name.
     pub process: String,
+}
+
+/// Source of the certificates of replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateSource {
+    /// URL at which controllers sign them.
+    pub url: String,
+    /// Authority of that URL and of the certificates, in PEM.
+    pub authority: String,
 }
 
 /// Use of the labels of nodes with GPUs, which show if pods share a GPU.
@@ -71,6 +82,7 @@ impl Default for Options {
             scope: WatchScope::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
             fetch: FetchOptions::default(),
+            certificates: None,
             priority_class: None,
             watched: None,
             gpu_nodes: GpuNodes::Ignored,

@@ -46,6 +46,18 @@ impl Purpose {
 }
 
 impl ServingPair {
+    /// The certificate in PEM.
+    #[must_use]
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The key in PEM.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Creates a pair for `purpose` that may be used from `begins` on, for at most `lifetime`.
     ///
     /// # Errors

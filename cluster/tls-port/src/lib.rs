@@ -14,6 +14,7 @@
 //!
 //! Peers read certificate and authorities in the Secret itself. A new certificate is used once they have had time to do so.
 
+mod authority;
 mod callers;
 mod certificate;
 mod clock;
@@ -24,6 +25,7 @@ mod resolver;
 mod rotation;
 mod trust;
 
+pub use authority::{Authority, Holder, keep_replica_client, kept_authority};
 pub use callers::Callers;
 pub use certificate::{Purpose, ServingPair};
 pub use port::TlsPort;

@@ -17,6 +17,7 @@ mod leftovers;
 mod object;
 mod objects;
 mod orphans;
+mod replica_certificates;
 mod runtime;
 mod source;
 mod statuses;
@@ -24,5 +25,6 @@ mod watching;
 mod webhook;
 
 pub use gateway_certificates::{gateway_certificates, keep_gateway_certificates};
+pub use replica_certificates::ReplicaCertificates;
 pub use source::KubernetesSource;
 pub use webhook::{StorageUri, Webhook, WebhookMetrics, storage_errors, storage_uris, webhook_certificates};

@@ -74,7 +74,7 @@ impl Ports {
         }
         if let Some(tls) = config.tls.clone() {
             let stop = stop.clone();
-            tasks.spawn(async move { stop.run_until_cancelled(tls.files.follow(&tls.requests)).await });
+            tasks.spawn(async move { stop.run_until_cancelled(tls.follow()).await });
         }
         if let Some(listener) = self.metrics {
             let rules = config.http.as_ref().map(|http| http.restricted.clone());

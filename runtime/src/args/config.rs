@@ -17,7 +17,7 @@ use crate::incoming::restriction::{ControlRoutes, Restriction};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::TraceSettings;
-use crate::tls::{RequestTls, TlsFiles};
+use crate::tls::{CertificateIssuer, RequestTls, TlsFiles};
 
 /// The configuration of the process.
 #[derive(Clone, Debug)]
@@ -130,8 +130,25 @@ pub(crate) struct GrpcConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct TlsConfig {
     pub(crate) requests: Arc<RequestTls>,
-    /// Source of the certificate.
-    pub(crate) files: TlsFiles,
+    pub(crate) source: CertificateSource,
+}
+
+/// Source of the certificate for requests.
+#[derive(Clone, Debug)]
+pub(crate) enum CertificateSource {
+    Files(TlsFiles),
+    /// The controllers of the cluster.
+    Issuer(CertificateIssuer),
+}
+
+impl TlsConfig {
+    /// Follows the changes of the certificate. Never returns.
+    pub(crate) async fn follow(&self) {
+        match &self.source {
+            CertificateSource::Files(files) => files.follow(&self.requests).await,
+            CertificateSource::Issuer(issuer) => issuer.follow(&self.requests).await,
+        }
+    }
 }
 
 /// Options of the metrics port.

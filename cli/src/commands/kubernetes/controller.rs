@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weir_cluster_kubernetes::{Client, FetchOptions, GpuNodes, Kubernetes, Options};
+use weir_cluster_kubernetes::{CertificateSource, Client, FetchOptions, GpuNodes, Kubernetes, Options};
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Leadership, Platform, Source};
 use weir_controller_kubernetes::{
-    KubernetesSource, Webhook, gateway_certificates, keep_gateway_certificates, webhook_certificates,
+    KubernetesSource, ReplicaCertificates, Webhook, gateway_certificates, keep_gateway_certificates,
+    webhook_certificates,
 };
 use weir_ops::registry;
 
@@ -26,10 +27,15 @@ use crate::ports;
 /// # Errors
 /// [`CliError`] when the process cannot start.
 pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
-    let listener = webhook_port(&args)?;
+    let listener = bound(&args, "--webhook-port", args.webhook_port)?;
+    let replicas = bound(&args, "--replica-tls-port", args.replica_tls_port)?;
     // The controller serves no inference requests, so it can stop without a drain delay.
     let process = Process::start(&args.process, Duration::ZERO)?;
-    let options = options(&args, &process.name);
+    let Some(certificates) = process.drain.begun().run_until_cancelled(certificates(&args)).await else {
+        return Ok(process.end().await);
+    };
+    let certificates = certificates?;
+    let options = options(&args, &process.name, certificates.as_ref());
     let Some(connected) = connect(options, &process.drain).await? else {
         return Ok(process.end().await);
     };
@@ -55,6 +61,10 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         let certificates = gateway_certificates(secret, &args.process.namespace, &args.peer_name);
         process.run_until_stopped(keep_gateway_certificates(client, certificates, controller.leadership()));
     }
+    if let (Some(listener), Some(certificates)) = (replicas, certificates) {
+        process.run_until_stopped(certificates.clone().keep_gateways(controller.leadership()));
+        process.tasks.spawn(certificates.serve(listener, process.stop.clone()));
+    }
     if let Some((listener, webhook)) = webhook {
         webhook.metrics().register(&mut metrics);
         let answering = webhook.serve(listener, controller.leadership(), process.stop.clone());
@@ -66,7 +76,19 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     Ok(process.end().await)
 }
 
-fn options(args: &ControllerArgs, name: &str) -> Options {
+/// Returns the certificates of replicas; `None` without a port for them.
+async fn certificates(args: &ControllerArgs) -> Result<Option<ReplicaCertificates>, CliError> {
+    if args.replica_tls_port.is_none() {
+        return Ok(None);
+    }
+    let client = weir_cluster_kubernetes::client().await?;
+    let ProcessArgs { namespace, cluster_domain, .. } = &args.process;
+    let opening =
+        retried("the authority of replicas", || ReplicaCertificates::open(client.clone(), namespace, cluster_domain));
+    Ok(Some(opening.await))
+}
+
+fn options(args: &ControllerArgs, name: &str, certificates: Option<&ReplicaCertificates>) -> Options {
     let common = connect::options(&args.process, name);
     // The chart sets an empty variable if there is no value.
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
@@ -79,6 +101,10 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
     };
     Options {
         fetch,
+        certificates: certificates.filter(|_| args.replica_tls).map(|certificates| CertificateSource {
+            url: certificates.url(),
+            authority: certificates.authority().to_owned(),
+        }),
         weir_image: named(&args.image).unwrap_or(common.weir_image),
         priority_class: named(&args.priority_class),
         gpu_nodes: if args.watch_gpu_nodes { GpuNodes::Watched } else { GpuNodes::Ignored },
@@ -96,13 +122,13 @@ async fn follow_downloads(cluster: Kubernetes, mut leadership: watch::Receiver<L
     }
 }
 
-/// Binds the port of the webhook, if one is set.
-fn webhook_port(args: &ControllerArgs) -> Result<Option<TcpListener>, CliError> {
+/// Binds a port, if it is set.
+fn bound(args: &ControllerArgs, flag: &'static str, port: Option<u16>) -> Result<Option<TcpListener>, CliError> {
     let bind = |port| {
         let address = SocketAddr::new(args.process.address, port);
-        ports::bind("--webhook-port", address).map(|(listener, _)| listener)
+        ports::bind(flag, address).map(|(listener, _)| listener)
     };
-    args.webhook_port.map(bind).transpose()
+    port.map(bind).transpose()
 }
 
 fn webhook(client: &Client, source: &KubernetesSource, args: &ProcessArgs, platform: Platform) -> Webhook {

@@ -70,6 +70,7 @@ pub(crate) fn complete(
     resources::request(pod);
     shared_memory::mount(pod, &gpus);
     tolerations::add(pod, &gpus);
+    request_tls::provide(pod, options.certificates.as_ref());
     probes::complete(pod, stored.ready_call);
     graceful_stop::pause(pod);
     let fetch = storage::FetchContext {

@@ -20,6 +20,7 @@ mod lifecycle;
 mod models;
 mod names;
 mod orphans;
+mod replica_certificates;
 mod requests;
 mod restarts;
 mod rules;

@@ -1,6 +1,7 @@
 //! The ports for requests of a real process serve clients with the right certificate alone.
 
 mod authority;
+mod issuer;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,17 +45,24 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Starts a server with the files of [`write`].
     fn start(folder: &Path) -> Self {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let (certificate, key, ca) = (path("tls.crt"), path("tls.key"), path("ca.crt"));
+        Self::start_with(folder, &["--tls-cert", &certificate, "--tls-key", &key, "--client-ca", &ca], &[])
+    }
+
+    fn start_with(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let models = folder.join("models");
         fs::create_dir_all(&models).unwrap();
         let log = folder.join("log");
-        let path = |name: &str| folder.join(name).display().to_string();
         let child = Command::new(env!("CARGO_BIN_EXE_weir-runtime"))
             .arg("--model-repository")
             .arg(models)
             .args(["--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"])
             .args(["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"])
-            .args(["--tls-cert", &path("tls.crt"), "--tls-key", &path("tls.key"), "--client-ca", &path("ca.crt")])
+            .args(flags)
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log).unwrap())
             .spawn()

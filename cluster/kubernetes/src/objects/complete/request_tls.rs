@@ -1,14 +1,35 @@
 //! TLS of the port on which a pod receives requests.
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, HTTPGetAction, PodTemplateSpec, Probe};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, HTTPGetAction, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource,
+    ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::ContainerPorts;
 
 use super::weir_runtime;
+use crate::CertificateSource;
 use crate::entry::entry;
 
 /// Flag of Weir's runtime with the file of its certificate.
 const CERTIFICATE: &str = "--tls-cert";
+
+/// Variables of Weir's runtime with the place where it gets certificates, and the authority that it trusts.
+const URL: &str = "WEIR_CERTIFICATE_URL";
+const AUTHORITY: &str = "WEIR_CERTIFICATE_CA";
+
+/// Audience of the token. The API server and other services do not accept it.
+const AUDIENCE: &str = "weir-certificates";
+
+/// Volume with the token, which no other container of the pod mounts.
+const VOLUME: &str = "weir-certificates-token";
+
+/// Directory of the token in the container. `weir-runtime` reads `token` there by default.
+const DIRECTORY: &str = "/var/run/weir/certificates";
+
+/// Lifetime of the token in seconds, the shortest that Kubernetes accepts. The kubelet renews the token while the pod
+/// exists.
+const TOKEN_LIFETIME: i64 = 600;
 
 /// Path of the V2 call by which the process is found alive.
 const V2_LIVE: &str = "/v2/health/live";
@@ -22,7 +43,48 @@ pub(crate) fn is_served(pod: &PodTemplateSpec) -> bool {
 pub(super) fn is_served_by(container: &Container) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
     let mut flags = words.map(|word| word.split_once('=').map_or(&**word, |(flag, _)| flag));
-    weir_runtime::is_ours(container) && flags.any(|flag| flag == CERTIFICATE)
+    let mut variables = container.env.iter().flatten();
+    weir_runtime::is_ours(container)
+        && (flags.any(|flag| flag == CERTIFICATE) || variables.any(|variable| variable.name == URL))
+}
+
+/// Lets the container that receives the requests get certificates from this source, if it is Weir's runtime and has none of its
+/// own.
+pub(super) fn provide(pod: &mut PodSpec, source: Option<&CertificateSource>) {
+    let Some(source) = source else {
+        return;
+    };
+    let plain = entry(pod).filter(|container| weir_runtime::is_ours(container) && !is_served_by(container));
+    let Some(name) = plain.map(|container| container.name.clone()) else {
+        return;
+    };
+    for container in pod.containers.iter_mut().filter(|container| container.name == name) {
+        let variables = [(URL, &source.url), (AUTHORITY, &source.authority)];
+        let variables = variables.map(|(name, value)| EnvVar {
+            name: name.to_owned(),
+            value: Some(value.clone()),
+            ..EnvVar::default()
+        });
+        container.env.get_or_insert_default().extend(variables);
+        container.volume_mounts.get_or_insert_default().push(VolumeMount {
+            name: VOLUME.to_owned(),
+            mount_path: DIRECTORY.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        });
+    }
+    pod.volumes.get_or_insert_default().push(token());
+}
+
+fn token() -> Volume {
+    let token = ServiceAccountTokenProjection {
+        audience: Some(AUDIENCE.to_owned()),
+        expiration_seconds: Some(TOKEN_LIFETIME),
+        path: "token".to_owned(),
+    };
+    let source = VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() };
+    let projected = ProjectedVolumeSource { sources: Some(vec![source]), ..ProjectedVolumeSource::default() };
+    Volume { name: VOLUME.to_owned(), projected: Some(projected), ..Volume::default() }
 }
 
 /// Moves the probes of the ports for requests to the port of the metrics, which stays plain: a kubelet has no certificate.
@@ -83,5 +145,47 @@ mod tests {
         // The transformer receives the requests.
         let transformer = json!({ "name": "transformer-container", "image": "example/transformer" });
         assert!(!serves(&json!([runtime(&["--tls-cert=/tls/tls.crt"]), transformer])));
+    }
+
+    fn provided(containers: &Value) -> Value {
+        let mut pod: PodSpec = serde_json::from_value(json!({ "containers": containers })).unwrap();
+        let source = CertificateSource { url: "https://weir/v1".to_owned(), authority: "PEM".to_owned() };
+        provide(&mut pod, None);
+        assert!(pod.volumes.is_none());
+        provide(&mut pod, Some(&source));
+        json!(pod)
+    }
+
+    #[test]
+    fn the_runtime_that_receives_the_requests_gets_certificates_by_a_token_of_its_own() {
+        let pod = provided(&json!([{ "name": "kserve-container", "image": "weir-runtime:1" }, { "name": "sidecar" }]));
+        let variables = [("WEIR_CERTIFICATE_URL", "https://weir/v1"), ("WEIR_CERTIFICATE_CA", "PEM")];
+        assert_eq!(
+            pod["containers"][0]["env"],
+            json!(variables.map(|(name, value)| json!({ "name": name, "value": value })))
+        );
+        assert_eq!(
+            pod["containers"][0]["volumeMounts"],
+            json!([{ "name": VOLUME, "mountPath": "/var/run/weir/certificates", "readOnly": true }])
+        );
+        let token = json!({ "audience": "weir-certificates", "expirationSeconds": 600, "path": "token" });
+        assert_eq!(
+            pod["volumes"],
+            json!([{ "name": VOLUME, "projected": { "sources": [{ "serviceAccountToken": token }] } }])
+        );
+        assert!(serves(&pod["containers"]));
+        assert_eq!(pod["containers"][1], json!({ "name": "sidecar" }));
+    }
+
+    #[test]
+    fn other_servers_and_a_runtime_behind_a_transformer_stay_plain() {
+        let runtime = |args: &[&str]| json!({ "name": "kserve-container", "image": "weir-runtime:1", "args": args });
+        for containers in [
+            json!([{ "name": "kserve-container", "image": "example/server" }]),
+            json!([runtime(&[]), { "name": "transformer-container", "image": "example/transformer" }]),
+            json!([runtime(&["--tls-cert=/tls/tls.crt"])]),
+        ] {
+            assert_eq!(provided(&containers), json!({ "containers": containers }));
+        }
     }
 }
