@@ -10,4 +10,5 @@ mod audit;
 mod chart;
 mod cluster;
 mod process;
+mod revocation;
 mod roles;

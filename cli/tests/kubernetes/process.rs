@@ -15,9 +15,21 @@ pub(crate) struct Process {
     log: PathBuf,
 }
 
-impl Process {
-    /// Starts `weir COMPONENT` for the services of one namespace, with its output in `folder`.
-    pub(crate) fn start(component: &str, namespaces: (&str, &str), folder: &Path, more: &[&str]) -> Self {
+/// One of Weir's components, to be started for the services of one namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub(crate) component: &'a str,
+    pub(crate) name: &'a str,
+    /// Namespace of Weir, and that of the services.
+    pub(crate) namespaces: (&'a str, &'a str),
+    /// Folder of the process's output.
+    pub(crate) folder: &'a Path,
+}
+
+impl Start<'_> {
+    /// Starts the process with further flags.
+    pub(crate) fn process(self, more: &[&str]) -> Process {
+        let Self { component, name, namespaces, folder } = self;
         let kubeconfig = folder.join(format!("{component}.kubeconfig"));
         fs::write(&kubeconfig, account(component, namespaces.0).to_string()).unwrap();
         let log = folder.join(format!("{component}-{}.log", fs::read_dir(folder).unwrap().count()));
@@ -25,7 +37,7 @@ impl Process {
         let child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args([component, "--admin-port", "0", "--address", "127.0.0.1", "-v"])
             .args(["--namespace", namespaces.0, "--watch-namespace", namespaces.1])
-            .args(["--name", component])
+            .args(["--name", name])
             .args(more)
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
@@ -33,9 +45,11 @@ impl Process {
             .stderr(output)
             .spawn()
             .unwrap();
-        Self { child, log }
+        Process { child, log }
     }
+}
 
+impl Process {
     /// Returns everything that the process has printed so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap()

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use crate::audit::{Calls, Right, rights};
 use crate::chart::{name, of_kinds, rendered, rules};
 use crate::cluster::{apply, get, kubectl, wait_until};
-use crate::process::Process;
+use crate::process::Start;
+use crate::revocation::{self, keys_are_revoked_promptly};
 
 const SYSTEM: &str = "roles-system";
 const TEAM: &str = "roles-team";
@@ -26,13 +27,16 @@ fn install() -> Vec<String> {
     for namespace in [SYSTEM, TEAM] {
         kubectl(&["create", "namespace", namespace], "");
     }
-    let documents = rendered(SYSTEM, &[&format!("watchNamespace={TEAM}")]);
+    let namespace = format!("watchNamespace={TEAM}");
+    let settings: Vec<&str> = revocation::SETTINGS.into_iter().chain([&*namespace]).collect();
+    let documents = rendered(SYSTEM, &settings);
     let kinds = [
         "ServiceAccount",
         "Role",
         "RoleBinding",
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "Secret",
         "ValidatingWebhookConfiguration",
     ];
@@ -116,7 +120,8 @@ fn until_the_first_revision_is_dropped() {
 
 /// Runs through the whole life of a service, and returns everything that the processes printed.
 fn life(folder: &Path) -> String {
-    let start = |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
+    let namespaces = (SYSTEM, TEAM);
+    let start = |component: &str, more: &[&str]| Start { component, name: component, namespaces, folder }.process(more);
     let controller = start("controller", &["--webhook-port", "0", "--peer-secret", CERTIFICATES]);
     let gateway = start("gateway", &["--port", "0", "--peer-secret", CERTIFICATES]);
     let autoscaler = start("autoscaler", &[]);
@@ -138,6 +143,7 @@ fn life(folder: &Path) -> String {
     refuse_twice();
     until_the_webhook_is_trusted();
     until_gateways_have_a_certificate();
+    output.push_str(&keys_are_revoked_promptly(namespaces, folder));
     until_nothing_is_left();
     for process in [controller, gateway, autoscaler] {
         output.push_str(&process.end());
@@ -258,7 +264,7 @@ fn everything_runs_with_exactly_the_rights_of_the_chart() {
     let output = life(folder.path()).to_lowercase();
     let output: Vec<_> = output.lines().filter(|line| line.contains("forbidden")).collect();
     assert_eq!(output, Vec::<&str>::new());
-    let everywhere = rendered(SYSTEM, &[]);
+    let everywhere = rendered(SYSTEM, &revocation::SETTINGS);
     for component in COMPONENTS {
         let calls = Calls::of(SYSTEM, &format!("weir-{component}"));
         assert_eq!(calls.forbidden, Vec::<String>::new(), "weir-{component}");
