@@ -3,7 +3,7 @@
 //! Lines are bounded for each client by itself, so that no client can fill the log or hide the lines of another one.
 //! Requests without a valid key count as one client, `anonymous`, whatever they claim.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +37,8 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Default)]
 struct Books {
-    refused: HashMap<(Arc<str>, Refusal), u64>,
+    /// Number of refusals of each client, by their reasons.
+    refused: HashMap<Arc<str>, BTreeMap<Refusal, u64>>,
     lines: HashMap<Arc<str>, Bucket>,
     left_out: u64,
 }
@@ -74,8 +75,11 @@ impl Audit {
     /// Returns the number of refusals by client and reason, sorted, and the number of lines that were left out.
     pub(crate) fn counts(&self) -> (Vec<(Arc<str>, Refusal, u64)>, u64) {
         let books = self.books.lock();
-        let counts = books.refused.iter().map(|((client, refusal), count)| (Arc::clone(client), *refusal, *count));
-        let mut counts: Vec<_> = counts.collect();
+        let of_client = |(client, counts): (&Arc<str>, &BTreeMap<Refusal, u64>)| {
+            let client = Arc::clone(client);
+            counts.clone().into_iter().map(move |(refusal, count)| (Arc::clone(&client), refusal, count))
+        };
+        let mut counts: Vec<_> = books.refused.iter().flat_map(of_client).collect();
         // A series that exists from the beginning shows its first increase.
         for refusal in [Refusal::NoCredential, Refusal::InvalidCredential] {
             if !counts.iter().any(|(client, counted, _)| **client == *ANONYMOUS && *counted == refusal) {
@@ -89,10 +93,12 @@ impl Audit {
 
 impl Books {
     fn refuse(&mut self, name: &str, refusal: Refusal, now: Instant) -> Option<u64> {
-        // Each client has a count for each of the three reasons at most.
-        let is_known = self.refused.keys().any(|(known, _)| **known == *name);
-        let counted = if is_known || self.refused.len() < MAX_CLIENTS { name } else { OTHER };
-        *self.refused.entry((counted.into(), refusal)).or_default() += 1;
+        let has_place = self.refused.len() < MAX_CLIENTS || self.refused.contains_key(name);
+        let counted = if has_place { name } else { OTHER };
+        match self.refused.get_mut(counted) {
+            Some(counts) => *counts.entry(refusal).or_default() += 1,
+            None => drop(self.refused.insert(counted.into(), BTreeMap::from([(refusal, 1)]))),
+        }
         self.line(name, now)
     }
 
@@ -138,7 +144,7 @@ mod tests {
         assert_eq!(books.refuse("b", Refusal::Forbidden, start), Some(0));
         assert_eq!(books.refuse("a", Refusal::Forbidden, start + Duration::from_secs(1)), Some(990));
         assert_eq!(books.left_out, 990);
-        assert_eq!(books.refused[&("a".into(), Refusal::Forbidden)], 1001);
+        assert_eq!(books.refused["a"][&Refusal::Forbidden], 1001);
     }
 
     #[test]
@@ -148,7 +154,7 @@ mod tests {
             books.refuse(&number.to_string(), Refusal::NoCredential, start);
         }
         assert!(books.lines.len() <= MAX_CLIENTS + 1 && books.refused.len() <= MAX_CLIENTS + 1);
-        let other = books.refused[&(OTHER.into(), Refusal::NoCredential)];
+        let other = books.refused[OTHER][&Refusal::NoCredential];
         assert_eq!(other, 4 * MAX_CLIENTS as u64);
         // Clients that were quiet for a while make room.
         assert_eq!(books.line("new", start + Duration::from_secs(60)), Some(0));
