@@ -50,7 +50,7 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
         let seconds = HeaderValue::from(after.as_secs_f32().ceil().max(1.0) as u32);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
-    if let GatewayError::NotOwner(_) = error {
+    if let GatewayError::NotOwner(_) | GatewayError::FormerGateway = error {
         let yes = HeaderValue::from_static("1");
         response.headers_mut().insert(headers::UNSERVED, yes);
     }

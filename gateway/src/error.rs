@@ -102,6 +102,10 @@ pub(crate) enum GatewayError {
     /// Another gateway handed the request over to this one, which does not own the revision's queue either.
     #[error("another gateway owns the queue of revision {0}")]
     NotOwner(String),
+    /// Another gateway handed the request over, on a connection whose certificate is not a gateway's any more: it expired,
+    /// or its authority was removed.
+    #[error("the certificate of this connection is not that of a gateway any more")]
+    FormerGateway,
     /// The request's body stalled or arrived too slowly.
     #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
     SlowBody(Duration),
@@ -251,9 +255,10 @@ impl ClientLimit {
 }
 
 impl GatewayError {
-    /// Returns true if the connection should end after the error, because the client has too many connections.
+    /// Returns true if the connection should end after the error: the client has too many connections, or a gateway has to
+    /// open another one with its new certificate.
     pub(crate) fn closes_connection(&self) -> bool {
-        matches!(self, Self::OverLimit { limit: ClientLimit::Connections, .. })
+        matches!(self, Self::OverLimit { limit: ClientLimit::Connections, .. } | Self::FormerGateway)
     }
 
     /// Returns true if the queue had no place for the request, which the queue counts.
@@ -277,6 +282,7 @@ impl Coded for GatewayError {
             | Self::Gone(_)
             | Self::Lost { .. }
             | Self::NotOwner(_)
+            | Self::FormerGateway
             | Self::IssuerAway
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,

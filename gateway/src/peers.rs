@@ -73,7 +73,22 @@ struct Current {
 
 /// Certificates of a connection to the port for requests, on which only gateways speak TLS.
 #[derive(Clone, Debug)]
-pub(crate) struct PeerChain(pub(crate) ClientChain);
+pub(crate) struct PeerChain {
+    chain: ClientChain,
+    /// True if the certificates were those of a gateway when the connection began.
+    was_gateway: bool,
+}
+
+/// Part that the other end of a connection plays, by its certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerRole {
+    /// The certificates are those of a gateway.
+    Gateway,
+    /// The certificates were those of a gateway when the connection began, and have expired since, or lost their authority.
+    FormerGateway,
+    /// The certificates are not those of a gateway.
+    Other,
+}
 
 impl PeerTls {
     /// Creates the TLS of a gateway. `name` is the only DNS name of the certificates of all gateways, and `now` the time in
@@ -131,10 +146,26 @@ impl PeerTls {
         self.current.load().as_ref().map(|current| Arc::clone(&current.client))
     }
 
-    /// Returns true if the certificates are those of a gateway at `now`, in seconds since 1970.
-    pub(crate) fn accepts(&self, chain: &PeerChain, now: u64) -> bool {
+    /// Returns the certificates of a connection that begins at `now`, in seconds since 1970; `None` if its client presented
+    /// none.
+    pub(crate) fn chain(&self, presented: Option<&[CertificateDer<'static>]>, now: u64) -> Option<PeerChain> {
+        let chain = ClientChain::new(presented)?;
+        let was_gateway = self.is_gateway(&chain, now);
+        Some(PeerChain { chain, was_gateway })
+    }
+
+    /// Returns the role of the other end of a connection at `now`, in seconds since 1970.
+    pub(crate) fn role(&self, peer: &PeerChain, now: u64) -> PeerRole {
+        match (self.is_gateway(&peer.chain, now), peer.was_gateway) {
+            (true, _) => PeerRole::Gateway,
+            (false, true) => PeerRole::FormerGateway,
+            (false, false) => PeerRole::Other,
+        }
+    }
+
+    fn is_gateway(&self, chain: &ClientChain, now: u64) -> bool {
         let current = self.current.load();
-        current.as_ref().is_some_and(|current| is_gateway(&chain.0, &current.authorities, &self.name, now))
+        current.as_ref().is_some_and(|current| is_gateway(chain, &current.authorities, &self.name, now))
     }
 }
 

@@ -19,6 +19,7 @@ use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream, Trac
 
 use crate::body::FlushFirst;
 use crate::certificates::ClientChain;
+use crate::clock::seconds_since_1970;
 use crate::peers::PeerChain;
 use crate::pipeline::proxy::Proxy;
 use crate::port::{Encryption, Port, PortHost};
@@ -110,7 +111,9 @@ async fn serve_gateway(port: PortService, stream: Box<Stream>, config: Arc<Serve
     let peer = Peer::of(&stream);
     let timeout = port.proxy.context.options.handshake_timeout;
     if let Some(stream) = tls::handshake(*stream, config, timeout, http.stop()).await {
-        let gateway = ClientChain::new(stream.get_ref().1.peer_certificates()).map(PeerChain);
+        let peers = port.proxy.context.options.peers.as_deref();
+        let presented = stream.get_ref().1.peer_certificates();
+        let gateway = peers.and_then(|peers| peers.chain(presented, seconds_since_1970()));
         let service = service(PortService { gateway, ..port }, peer);
         http.serve(Box::new(stream), service, &traffic).await;
     }

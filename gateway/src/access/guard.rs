@@ -75,7 +75,7 @@ impl<'a> Guard<'a> {
     ) -> Self {
         let Some(control) = control else {
             let share = match origin.marks {
-                GatewayHeaders::Absent => ClientShare::ANONYMOUS,
+                GatewayHeaders::Absent | GatewayHeaders::Outdated => ClientShare::ANONYMOUS,
                 GatewayHeaders::Trusted => share(None, &parts.headers),
             };
             return Self { check: None, share, shares };
@@ -158,9 +158,11 @@ impl<'a> Guard<'a> {
 
     /// Returns the request's part of the client's requests in flight, if these are limited, and of the open requests of all
     /// clients. The response holds them until it has ended.
-    pub(crate) fn into_held(self) -> (Option<HeldSlots>, Option<HeldUnit>) {
-        let slots = self.check.and_then(|check| check.slots.into_inner());
-        (slots.filter(|slots| !slots.is_empty()), self.shares.into_unit())
+    pub(crate) fn take_held(&mut self) -> (Option<HeldSlots>, Option<HeldUnit>) {
+        let Some(check) = &mut self.check else {
+            return (None, None);
+        };
+        (check.slots.take().filter(|slots| !slots.is_empty()), self.shares.take_unit())
     }
 
     /// Checks that the sender may do this operation at a service.

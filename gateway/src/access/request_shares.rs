@@ -64,8 +64,8 @@ impl<'a> RequestShares<'a> {
     }
 
     /// Returns the request's part of the open requests, which it holds until its response has ended.
-    pub(super) fn into_unit(self) -> Option<HeldUnit> {
-        self.open.into_inner()
+    pub(super) fn take_unit(&mut self) -> Option<HeldUnit> {
+        self.open.take()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::GatewayError;
 use crate::pipeline::forward::trusted_headers;
 use crate::pipeline::proxy::{Inbound, Proxy};
 use crate::upstream::Upgrade;
-use crate::wire::headers;
+use crate::wire::headers::{self, GatewayHeaders};
 use crate::wire::protocol::Protocol;
 
 /// The other end of a connection.
@@ -48,7 +48,7 @@ pub(super) async fn respond(
     let marks = trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
     let origin = RequestOrigin { address: peer.address, marks };
     let shares = RequestShares::new(&proxy.context.requests, &peer.place);
-    let guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, origin, shares).await;
+    let mut guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, origin, shares).await;
     let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
@@ -58,7 +58,10 @@ pub(super) async fn respond(
     let form = codec::ErrorForm::of(protocol, parts.uri.path());
     let upgrade = Upgrade::of(&parts);
     let mut body = Some(body);
-    let checked = request_checks::check(protocol, &parts);
+    let checked = match marks {
+        GatewayHeaders::Outdated => Err(GatewayError::FormerGateway),
+        GatewayHeaders::Absent | GatewayHeaders::Trusted => request_checks::check(protocol, &parts),
+    };
     let is_refused = checked.is_err();
     let answered = match checked {
         Ok(()) => proxy.proxy(&Inbound { protocol, arrived, guard: &guard }, &mut parts, &mut body).await,
@@ -69,7 +72,7 @@ pub(super) async fn respond(
         guard.record(&error);
         codec::error(form, &error)
     });
-    let (slots, unit) = guard.into_held();
+    let (slots, unit) = guard.take_held();
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }

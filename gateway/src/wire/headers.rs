@@ -44,6 +44,8 @@ pub(crate) enum GatewayHeaders {
     Absent,
     /// The request comes from a gateway and has some of them.
     Trusted,
+    /// The request had some of them, on a connection whose certificate is not a gateway's any more.
+    Outdated,
 }
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");

@@ -15,35 +15,36 @@ use weir_serve::header_names;
 
 use crate::clock::seconds_since_1970;
 use crate::context::Context;
-use crate::peers::{PeerChain, PeerTrust};
+use crate::peers::{PeerChain, PeerRole, PeerTrust};
 use crate::wire::headers::{self, GatewayHeaders};
 
 static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
 
-/// Removes the headers that only gateways may set, unless the request comes from a gateway. Returns which of them it has
-/// then.
+/// Removes the headers that only gateways may set, unless the request comes from a gateway. Returns what was found.
 pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) -> GatewayHeaders {
     if !header_names::has_any(&parts.headers, &GATEWAY_HEADERS) {
         return GatewayHeaders::Absent;
     }
-    if is_from_gateway(parts, from, context) {
+    let role = role(parts, from, context);
+    if role == PeerRole::Gateway {
         return GatewayHeaders::Trusted;
     }
     for name in &GATEWAY_HEADERS {
         parts.headers.remove(name);
     }
-    GatewayHeaders::Absent
+    if role == PeerRole::FormerGateway { GatewayHeaders::Outdated } else { GatewayHeaders::Absent }
 }
 
-fn is_from_gateway(parts: &Parts, from: Option<IpAddr>, context: &Context) -> bool {
-    let Some(peers) = &context.options.peers else {
-        return is_at_gateway(from, context);
-    };
+fn role(parts: &Parts, from: Option<IpAddr>, context: &Context) -> PeerRole {
     let chain = parts.extensions.get::<PeerChain>();
-    match (chain, peers.trust()) {
-        (Some(chain), _) => peers.accepts(chain, seconds_since_1970()),
-        (None, PeerTrust::Certificate) => false,
-        (None, PeerTrust::CertificateOrAddress) => is_at_gateway(from, context),
+    let by_address = || if is_at_gateway(from, context) { PeerRole::Gateway } else { PeerRole::Other };
+    match (&context.options.peers, chain) {
+        (None, _) => by_address(),
+        (Some(peers), Some(chain)) => peers.role(chain, seconds_since_1970()),
+        (Some(peers), None) => match peers.trust() {
+            PeerTrust::Certificate => PeerRole::Other,
+            PeerTrust::CertificateOrAddress => by_address(),
+        },
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use weir_gateway::{CertificateFiles, PeerTls, PeerTlsError, PeerTrust};
 
 use super::*;
+use crate::client::read;
 
 /// The name of all gateways.
 const NAME: &str = "weir-gateway";
@@ -181,8 +182,12 @@ async fn an_address_is_trusted_only_without_certificates_or_while_some_gateways_
     }
 }
 
-/// Sends a request that claims to be handed over, over TLS with these files; `None` if the connection is refused.
-async fn claim(address: std::net::SocketAddr, files: Option<&Files>, server: &Authority) -> Option<StatusCode> {
+/// Opens a connection over TLS with these files; `None` if it is refused.
+async fn connected(
+    address: std::net::SocketAddr,
+    files: Option<&Files>,
+    server: &Authority,
+) -> Option<http1::SendRequest<Full<Bytes>>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(server.pem.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -198,8 +203,14 @@ async fn claim(address: std::net::SocketAddr, files: Option<&Files>, server: &Au
     };
     let stream = TcpStream::connect(address).await.unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(NAME.try_into().unwrap(), stream).await.ok()?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(connection);
+    Some(sender)
+}
+
+/// Sends a request that claims to be handed over, over TLS with these files; `None` if the connection is refused.
+async fn claim(address: std::net::SocketAddr, files: Option<&Files>, server: &Authority) -> Option<StatusCode> {
+    let mut sender = connected(address, files, server).await?;
     let answer = sender.send_request(handed_over()).await.ok()?;
     let status = answer.status();
     answer.into_body().collect().await.ok()?;
@@ -253,6 +264,50 @@ async fn certificates_and_authorities_are_replaced_under_load() {
     }
     for sending in sending {
         assert_eq!(sending.await.unwrap(), NONE);
+    }
+}
+
+/// The client of such a request has a valid key, so it must not be refused: the sender opens another connection.
+#[tokio::test]
+async fn a_connection_whose_authority_was_removed_hands_nothing_over_and_closes() {
+    let (first, second) = (Authority::new("first"), Authority::new("second"));
+    let tls = [(); 2].map(|()| first.gateway().tls(PeerTrust::Certificate).unwrap());
+    let pair = Pair::new([Some(Arc::clone(&tls[0])), Some(Arc::clone(&tls[1]))]).await;
+    for (gateway, tls) in tls.iter().enumerate() {
+        let mut sender = connected(pair.address(gateway), Some(&first.gateway()), &first).await.unwrap();
+        let before = read(sender.send_request(handed_over()).await.unwrap()).await.unwrap();
+        // Only one of the gateways owns the queue.
+        assert!(before.status == StatusCode::OK || before.header("weir-unserved") == "1", "{before:?}");
+        let served = pair.replica.requests();
+        tls.replace(second.gateway().all(), NOW).unwrap();
+        sender.ready().await.unwrap();
+        let after = read(sender.send_request(handed_over()).await.unwrap()).await.unwrap();
+        let found = (after.status, after.header("weir-unserved"), after.header("connection"));
+        assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, "1", "close"));
+        assert_eq!(pair.replica.requests(), served);
+    }
+    for gateway in [0, 1] {
+        assert_eq!(send(pair.address(gateway), 5).await, NONE);
+    }
+}
+
+/// One gateway has the new files, and the other one does not have them yet: its requests wait for them.
+#[tokio::test]
+async fn requests_wait_while_only_one_gateway_has_the_new_authority() {
+    let (first, second) = (Authority::new("first"), Authority::new("second"));
+    for early in [0, 1] {
+        let tls = [(); 2].map(|()| first.gateway().tls(PeerTrust::Certificate).unwrap());
+        let pair = Pair::new([Some(Arc::clone(&tls[0])), Some(Arc::clone(&tls[1]))]).await;
+        for gateway in [0, 1] {
+            assert_eq!(send(pair.address(gateway), 5).await, NONE);
+        }
+        tls[early].replace(second.gateway().all(), NOW).unwrap();
+        let sending = [0, 1].map(|gateway| tokio::spawn(send(pair.address(gateway), 5)));
+        until("the owner of the queue to serve its requests", || pair.replica.requests() >= 15).await;
+        tls[1 - early].replace(second.gateway().all(), NOW).unwrap();
+        for sending in sending {
+            assert_eq!(sending.await.unwrap(), NONE, "gateway {early} is early");
+        }
     }
 }
 
