@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use check::{CheckArgs, Place};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
-pub(crate) use key::{CreateKeyArgs, KeyAction, KeyArgs, KeyStoreArgs, ListKeysArgs, RevokeKeyArgs};
+pub(crate) use key::{ClientLimitArgs, CreateKeyArgs, KeyAction, KeyArgs, KeyStoreArgs, ListKeysArgs, RevokeKeyArgs};
 pub(crate) use kubernetes::{
     AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, PeerArgs, PeerTrustFlag, ProcessArgs,
 };

@@ -67,9 +67,10 @@ impl AccessControl {
         })
     }
 
-    /// Replaces the keys and rules. Requests that arrive from now on are checked by the new ones.
-    pub fn replace(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+    /// Replaces the keys and rules. Requests that arrive from now on are checked by the new ones. Returns the former ones,
+    /// which requests that have begun still use: the last holder frees them, which takes long if there are many keys.
+    pub fn replace(&self, policy: Policy) -> Arc<Policy> {
+        self.policy.swap(Arc::new(policy))
     }
 
     /// Replaces the issuers whose tokens are accepted. Issuers whose settings stay the same keep their keys.

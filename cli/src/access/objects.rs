@@ -42,7 +42,7 @@ pub(super) fn texts(objects: &[DataObject], entries: &[Option<Entries>]) -> Vec<
 /// One line for each error.
 pub(super) fn document(name: &str, content: &[u8]) -> Result<ReadDocument<AccessDocument>, Vec<String>> {
     let text = std::str::from_utf8(content).map_err(|_| vec![format!("{name}: the entry is not text")])?;
-    read_text(name, text)
+    read_text(name, text.to_owned())
 }
 
 #[cfg(test)]

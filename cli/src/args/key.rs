@@ -1,5 +1,6 @@
 //! The flags of `weir key`.
 
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -68,6 +69,38 @@ pub(crate) struct CreateKeyArgs {
     /// Role of the client when it uses this key; repeatable.
     #[arg(long = "role", value_name = "NAME")]
     pub(crate) roles: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) limits: ClientLimitArgs,
+}
+
+/// Flags of `weir key create` that limit the client of the key. They hold for all of its keys together.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Limits of the client, for all of its keys together")]
+pub(crate) struct ClientLimitArgs {
+    /// Requests per minute [default: any number].
+    #[arg(long, value_name = "N")]
+    pub(crate) requests_per_minute: Option<NonZeroU32>,
+
+    /// Requests that may arrive at once after a pause [default: a sixth of a minute's].
+    #[arg(long, value_name = "N", requires = "requests_per_minute")]
+    pub(crate) burst: Option<NonZeroU32>,
+
+    /// Bytes of bodies of requests and responses per minute [default: any number].
+    #[arg(long, value_name = "N")]
+    pub(crate) bytes_per_minute: Option<NonZeroU64>,
+
+    /// Tokens of language models per minute [default: any number].
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_minute: Option<NonZeroU64>,
+
+    /// Requests in flight at once [default: any number].
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<NonZeroU32>,
+
+    /// Part of the replicas' time and of a full queue, compared with other clients [default: 1].
+    #[arg(long, value_name = "N")]
+    pub(crate) weight: Option<NonZeroU16>,
 }
 
 /// Flags of `weir key list`.

@@ -1,14 +1,16 @@
 //! `weir key`: makes, lists and revokes API keys in a file, or in a Secret of a cluster.
 //!
 //! The keys are written as a whole and replace the old ones at once, so that a gateway never reads half of them. The file
-//! or entry holds keys alone: comments and rules that people write belong into an access file of their own.
+//! or entry holds keys, and limits of their clients: comments and rules that people write belong into an access file of
+//! their own.
 
+mod client_limits;
 mod store;
 
 use std::io;
 
 use rustls::crypto::ring;
-use weir_access::{KeyId, NewKey, RESERVED_NAMES, WrittenKey, is_client_name};
+use weir_access::{AccessDocument, KeyId, NewKey, RESERVED_NAMES, WrittenKey, is_client_name};
 
 use crate::args::{CreateKeyArgs, KeyAction, KeyArgs, ListKeysArgs, RevokeKeyArgs};
 use crate::error::CliError;
@@ -29,15 +31,7 @@ pub(crate) async fn run(args: KeyArgs) -> Result<Exit, CliError> {
 }
 
 async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
-    if !is_client_name(&args.client) {
-        let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning";
-        return Err(CliError::Usage(message.to_owned()));
-    }
-    if args.client.starts_with(RESERVED_NAMES) {
-        let message =
-            format!("--client begins with {RESERVED_NAMES}, as the names of ServiceAccounts, which have tokens");
-        return Err(CliError::Usage(message));
-    }
+    check_client(&args.client)?;
     let key = new_key()?;
     let written = WrittenKey {
         id: key.id.to_string(),
@@ -48,9 +42,9 @@ async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
         roles: args.roles.clone(),
     };
     let store = KeyStore::of(&args.store).await?;
-    let add = |keys: &mut Vec<WrittenKey>| {
-        keys.push(written.clone());
-        Ok(())
+    let add = |document: &mut AccessDocument| {
+        document.keys.push(written.clone());
+        client_limits::set(document, &args.client, &args.limits)
     };
     store.change(add).await?;
     print_note(&format!("key {} of {} is in {store}. It is shown once:", key.id, args.client));
@@ -58,12 +52,28 @@ async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
+/// Checks that a client can have this name.
+fn check_client(name: &str) -> Result<(), CliError> {
+    if !is_client_name(name) {
+        let message = "--client has 1 to 253 visible ASCII characters without quotes, commas, `\\` and `*`, not `(` at the beginning";
+        return Err(CliError::Usage(message.to_owned()));
+    }
+    if name.starts_with(RESERVED_NAMES) {
+        let message =
+            format!("--client begins with {RESERVED_NAMES}, as the names of ServiceAccounts, which have tokens");
+        return Err(CliError::Usage(message));
+    }
+    Ok(())
+}
+
 async fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
-    for key in KeyStore::of(&args.store).await?.read().await? {
+    let document = KeyStore::of(&args.store).await?.read().await?;
+    for key in &document.keys {
         let expires = key.expires.as_deref().unwrap_or("never");
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.label()).collect();
         let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
-        print_result(&format!("{}  {}  expires {expires}  scopes {scopes}", key.id, key.client))?;
+        let limits = client_limits::shown(&document, &key.client);
+        print_result(&format!("{}  {}  expires {expires}  scopes {scopes}{limits}", key.id, key.client))?;
     }
     Ok(Exit::Done)
 }
@@ -72,10 +82,12 @@ async fn revoke(args: &RevokeKeyArgs) -> Result<Exit, CliError> {
     // People paste the whole key as well; its id is enough.
     let id = KeyId::in_key(&args.id).map_or_else(|| args.id.clone(), |id| id.to_string());
     let store = KeyStore::of(&args.store).await?;
-    let remove = |keys: &mut Vec<WrittenKey>| {
-        let before = keys.len();
-        keys.retain(|key| key.id != id);
-        if keys.len() < before { Ok(()) } else { Err(CliError::Usage(format!("no key has the id {id}"))) }
+    let remove = |document: &mut AccessDocument| {
+        let place = document.keys.iter().position(|key| key.id == id);
+        let place = place.ok_or_else(|| CliError::Usage(format!("no key has the id {id}")))?;
+        let removed = document.keys.remove(place);
+        client_limits::remove_unused(document, &removed.client);
+        Ok(())
     };
     store.change(remove).await?;
     print_note(&format!("key {id} is revoked: gateways refuse it within a second of reading {store}"));
@@ -103,8 +115,13 @@ mod tests {
 
     /// Returns the arguments of `weir key create` for this file and client.
     fn create_args(file: &Path, client: &str) -> CreateKeyArgs {
-        let words = ["weir", "key", "create", "--client", client, "--scope", "infer", "--role", "a: b"];
-        let words = words.iter().map(AsRef::as_ref).chain(["--expires".as_ref(), "2999-01-31T00:00:00Z".as_ref()]);
+        let more = ["--scope", "infer", "--role", "a: b", "--expires", "2999-01-31T00:00:00Z"];
+        create_args_with(file, client, &more)
+    }
+
+    fn create_args_with(file: &Path, client: &str, more: &[&str]) -> CreateKeyArgs {
+        let words = ["weir", "key", "create", "--client", client];
+        let words = words.iter().chain(more).map(AsRef::as_ref);
         let words = words.chain([std::ffi::OsStr::new("--file"), file.as_os_str()]);
         match Args::try_parse_from(words).unwrap().command {
             Command::Key(KeyArgs { action: KeyAction::Create(args) }) => args,
@@ -113,7 +130,7 @@ mod tests {
     }
 
     async fn read(file: &Path) -> Vec<WrittenKey> {
-        KeyStore::File(file.to_owned()).read().await.unwrap()
+        KeyStore::File(file.to_owned()).read().await.unwrap().keys
     }
 
     #[tokio::test]
@@ -141,6 +158,45 @@ mod tests {
         revoke(&revoke_args(&keys[1].id)).await.unwrap();
         assert_eq!(read(&file).await, []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn limits_are_those_of_the_client_and_go_with_its_last_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys.yaml");
+        let made = async |client: &str, more: &[&str]| create(&create_args_with(&file, client, more)).await.map(drop);
+        made("partner", &["--requests-per-minute", "600", "--burst", "50"]).await.unwrap();
+        made("partner", &["--concurrency", "4", "--requests-per-minute", "60"]).await.unwrap();
+        made("team", &[]).await.unwrap();
+        let store = KeyStore::File(file.clone());
+        let document = store.read().await.unwrap();
+        let policy = Policy::of(std::slice::from_ref(&document)).unwrap();
+        let limits = policy.limits_of("partner").unwrap();
+        let numbers =
+            [limits.requests_per_minute, limits.burst, limits.concurrency].map(|number| number.unwrap().get());
+        assert_eq!(numbers, [60, 50, 4]);
+        assert_eq!(policy.limits_of("team"), None);
+        assert_eq!(client_limits::shown(&document, "team"), "");
+        let shown = "  limits requestsPerMinute=60,burst=50,concurrency=4";
+        assert_eq!(client_limits::shown(&document, "partner"), shown);
+        for (key, left) in document.keys.iter().zip([1, 0]) {
+            let store = KeyStoreArgs { file: Some(file.clone()), secret: None };
+            revoke(&RevokeKeyArgs { store, id: key.id.clone() }).await.unwrap();
+            assert_eq!(KeyStore::File(file.clone()).read().await.unwrap().limits.len(), left);
+        }
+    }
+
+    /// A gateway would refuse a file with more limits.
+    #[tokio::test]
+    async fn more_limits_than_a_gateway_reads_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys.yaml");
+        let limits = (0..256).map(|number| format!("- clients: [c{number}]\n  weight: 2\n"));
+        fs::write(&file, format!("limits:\n{}", limits.collect::<String>())).unwrap();
+        create(&create_args_with(&file, "c1", &["--weight", "3"])).await.unwrap();
+        let error = create(&create_args_with(&file, "other", &["--weight", "3"])).await.unwrap_err().to_string();
+        assert!(error.contains("more than 256 limits"), "{error}");
+        assert_eq!(read(&file).await.len(), 1);
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ mod lifecycle;
 mod load;
 mod logs;
 mod manifest;
+mod many_keys;
 mod messages;
 mod no_model;
 mod not_ready;

@@ -8,30 +8,46 @@ use super::against_schema;
 use crate::diagnostic::{Diagnostic, Position, Problem};
 use crate::schema::Schema;
 use crate::spans::Spans;
-use crate::yaml::{self, Document, Node};
+use crate::yaml::{self, Document};
 
-/// The value of a YAML document, and the positions of its fields.
+/// First position of a text.
+const START: Position = Position { line: 1, column: 1 };
+
+/// The value of a YAML document, and its text.
 #[derive(Debug)]
 pub struct ReadDocument<T> {
     /// The value as written.
     pub value: T,
     file: String,
-    root: Node,
+    text: String,
 }
 
 impl<T> ReadDocument<T> {
+    /// Creates a document from the value that was read from a text. `file` names the text in diagnostics.
+    #[must_use]
+    pub fn new(file: &str, text: String, value: T) -> Self {
+        Self { value, file: file.to_owned(), text }
+    }
+
     /// Returns diagnostics for fields that are valid YAML but wrong by the rules of the file, each with its sentence.
     #[must_use]
     pub fn diagnostics(&self, found: impl IntoIterator<Item = (String, String)>) -> Vec<Diagnostic> {
-        // The positions of all fields are collected only now, because files without errors do not need them.
-        let spans = Spans::of(&self.file, &self.root);
+        let mut found = found.into_iter().peekable();
+        if found.peek().is_none() {
+            return Vec::new();
+        }
+        // The text is parsed once more, because files without errors do not need the positions, which take more memory
+        // than the value.
+        let root = yaml::documents(&self.text).0.pop().map(|document| document.root);
+        let spans = root.as_ref().map(|root| Spans::of(&self.file, root)).unwrap_or_default();
+        let start = root.map_or(START, |root| root.position);
         let diagnostic = |(field, sentence): (String, String)| Diagnostic {
             file: self.file.clone(),
-            position: spans.of_field(&field).unwrap_or(self.root.position),
+            position: spans.of_field(&field).unwrap_or(start),
             field,
             problem: Problem::Syntax(sentence),
         };
-        found.into_iter().map(diagnostic).collect()
+        found.map(diagnostic).collect()
     }
 }
 
@@ -43,14 +59,17 @@ impl<T> ReadDocument<T> {
 /// likely the beginning of a file that is being written.
 pub fn read_document<T: DeserializeOwned + JsonSchema>(
     file: &str,
-    text: &str,
+    text: impl Into<String>,
 ) -> Result<ReadDocument<T>, Vec<Diagnostic>> {
+    let text = text.into();
+    let value = value(file, &text)?;
+    Ok(ReadDocument::new(file, text, value))
+}
+
+fn value<T: DeserializeOwned + JsonSchema>(file: &str, text: &str) -> Result<T, Vec<Diagnostic>> {
     let (mut documents, problems) = yaml::documents(text);
     let diagnostic = |(position, field, problem)| Diagnostic { file: file.to_owned(), position, field, problem };
-    let at_start = |sentence: &str| {
-        let position = Position { line: 1, column: 1 };
-        vec![diagnostic((position, String::new(), Problem::Syntax(sentence.to_owned())))]
-    };
+    let at_start = |sentence: &str| vec![diagnostic((START, String::new(), Problem::Syntax(sentence.to_owned())))];
     if !problems.is_empty() {
         let found = problems.into_iter().map(|(position, problem)| (position, String::new(), problem));
         return Err(found.map(diagnostic).collect());
@@ -64,7 +83,7 @@ pub fn read_document<T: DeserializeOwned + JsonSchema>(
     if found.is_empty() {
         // The schema is derived from the type, so this error is one that a schema cannot express.
         match serde_json::from_value(json) {
-            Ok(value) => return Ok(ReadDocument { value, file: file.to_owned(), root }),
+            Ok(value) => return Ok(value),
             Err(error) => found.push((root.position, String::new(), Problem::Syntax(error.to_string()))),
         }
     }

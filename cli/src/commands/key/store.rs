@@ -6,22 +6,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use weir_access::{AccessDocument, WrittenKey};
+use weir_access::{AccessDocument, ClientLimits};
 use weir_cluster_kubernetes::{Client, SecretEntry};
 use weir_crds::ReadDocument;
 
-use crate::access;
+use crate::access::{self, key_lines};
 use crate::args::{KeyStoreArgs, SecretName};
 use crate::error::CliError;
 
 /// Entry of a Secret that holds keys.
 const ENTRY: &str = "keys.yaml";
-
-/// First lines of a file of keys.
-const HEADER: &str = "\
-# Keys of the clients of Weir's gateways (--access-file, --access-secret), written by `weir key`, which removes other
-# comments. The keys themselves are stored nowhere: a digest does not lead back to its key.
-";
 
 /// The file, or the entry of a Secret, that holds keys.
 pub(super) enum KeyStore {
@@ -55,25 +49,25 @@ impl KeyStore {
         }
     }
 
-    /// Returns the keys; none if the file or the entry does not exist.
+    /// Returns the keys, and the limits of their clients; none if the file or the entry does not exist.
     ///
     /// # Errors
     /// [`CliError`] if the keys cannot be read.
-    pub(super) async fn read(&self) -> Result<Vec<WrittenKey>, CliError> {
+    pub(super) async fn read(&self) -> Result<AccessDocument, CliError> {
         match self {
             Self::File(file) => in_file(file),
             Self::Secret(client, entry) => in_entry(entry, &entry.read(client).await?),
         }
     }
 
-    /// Changes the keys, without losing the changes of other writers. `change` is called again if another writer of a
-    /// Secret was faster.
+    /// Changes the keys and limits, without losing the changes of other writers. `change` is called again if another writer
+    /// of a Secret was faster.
     ///
     /// # Errors
     /// The error of `change`, or [`CliError`] if the keys cannot be read or written.
     pub(super) async fn change(
         &self,
-        mut change: impl FnMut(&mut Vec<WrittenKey>) -> Result<(), CliError>,
+        mut change: impl FnMut(&mut AccessDocument) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         match self {
             Self::File(file) => change_file(file, change),
@@ -81,7 +75,7 @@ impl KeyStore {
                 let changed = entry.change(client, |before| {
                     let mut keys = in_entry(entry, before)?;
                     change(&mut keys)?;
-                    Ok::<_, CliError>(text(&keys))
+                    Ok::<_, CliError>(key_lines::text(&keys))
                 });
                 changed.await
             }
@@ -92,7 +86,7 @@ impl KeyStore {
 /// Changes the keys of a file. A lock on its folder keeps other commands from writing at the same time.
 fn change_file(
     file: &Path,
-    mut change: impl FnMut(&mut Vec<WrittenKey>) -> Result<(), CliError>,
+    mut change: impl FnMut(&mut AccessDocument) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let failed = |error| CliError::io(format!("cannot write {}", file.display()), error);
     let folder = match file.parent() {
@@ -103,54 +97,44 @@ fn change_file(
     folder_lock.lock().map_err(failed)?;
     let mut keys = in_file(file)?;
     change(&mut keys)?;
-    replace(file, &text(&keys)).map_err(failed)
+    replace(file, &key_lines::text(&keys)).map_err(failed)
 }
 
-/// Returns the keys of a file; none if it does not exist.
-fn in_file(file: &Path) -> Result<Vec<WrittenKey>, CliError> {
+/// Returns the keys and limits of a file; none if it does not exist.
+fn in_file(file: &Path) -> Result<AccessDocument, CliError> {
     match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AccessDocument::default()),
         Ok(_) | Err(_) => keys_alone(&file.display().to_string(), access::document(file)),
     }
 }
 
-/// Returns the keys of the text of an entry; none if it is empty.
-fn in_entry(entry: &SecretEntry, text: &str) -> Result<Vec<WrittenKey>, CliError> {
+/// Returns the keys and limits in the text of an entry; none if it is empty.
+fn in_entry(entry: &SecretEntry, text: &str) -> Result<AccessDocument, CliError> {
     if text.is_empty() {
-        return Ok(Vec::new());
+        return Ok(AccessDocument::default());
     }
     let name = entry.to_string();
-    keys_alone(&name, access::read_text(&name, text))
+    keys_alone(&name, access::read_text(&name, text.to_owned()))
 }
 
-/// Returns the keys of an access document that has nothing else.
-fn keys_alone(
-    name: &str,
-    read: Result<ReadDocument<AccessDocument>, Vec<String>>,
-) -> Result<Vec<WrittenKey>, CliError> {
-    let mut document = read.map_err(CliError::Invalid)?.value;
-    let keys = std::mem::take(&mut document.keys);
-    if document == AccessDocument::default() {
-        return Ok(keys);
+/// Returns the keys of an access document, and the limits of their clients, if it has nothing else.
+fn keys_alone(name: &str, read: Result<ReadDocument<AccessDocument>, Vec<String>>) -> Result<AccessDocument, CliError> {
+    let document = read.map_err(CliError::Invalid)?.value;
+    let AccessDocument { keys: _, rules, issuers, client_certificates, limits } = &document;
+    let is_own = rules.is_empty() && issuers.is_empty() && client_certificates.is_empty();
+    if is_own && limits.iter().all(is_of_one_client) {
+        return Ok(document);
     }
-    let message =
-        format!("{name} has more than keys, and `weir key` would lose their comments: use a file for keys alone");
+    let message = format!(
+        "{name} has more than keys and limits of single clients, and `weir key` would lose their comments: use a file for \
+         keys alone"
+    );
     Err(CliError::Usage(message))
 }
 
-/// Returns the content of a file. JSON is YAML, and quotes whatever needs it.
-fn text(keys: &[WrittenKey]) -> String {
-    let mut text = HEADER.to_owned();
-    if keys.is_empty() {
-        text.push_str("keys: []\n");
-        return text;
-    }
-    text.push_str("keys:\n");
-    for key in keys {
-        // Strings and lists of words become JSON without errors.
-        text.push_str(&format!("- {}\n", serde_json::to_string(key).unwrap_or_default()));
-    }
-    text
+/// Returns true for limits as `weir key create` writes them.
+fn is_of_one_client(limits: &ClientLimits) -> bool {
+    limits.services.is_empty() && matches!(&limits.clients[..], [client] if !client.ends_with('*'))
 }
 
 /// Replaces a file at once. Only its owner may read it.
