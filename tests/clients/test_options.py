@@ -116,8 +116,11 @@ def test_not_restricted_over_http(limited):
 def test_restricted_over_grpc(limited):
     with grpc.insecure_channel(limited.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        counted = lambda: limited.metric("weir_runtime_requests_total", protocol="grpc", code="restricted")  # noqa: E731
+        before = counted()
         code, details = code_of(lambda: stub.RepositoryIndex(pb.RepositoryIndexRequest()))
         assert code == grpc.StatusCode.UNAVAILABLE
+        assert counted() == before + 1
         assert "This protocol is restricted, expecting header 'triton-grpc-protocol-" in details
         metadata = [(f"triton-grpc-protocol-{KEY}", "secret")]
         answer = stub.RepositoryIndex(pb.RepositoryIndexRequest(), metadata=metadata)

@@ -14,7 +14,7 @@ use tonic::codegen::Service;
 use tonic::service::Routes;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto::ModelInferResponse;
-use weir_protocol::{Code, InferRequest};
+use weir_protocol::{Code, Coded, InferRequest};
 use weir_serve::byte_budget::BudgetPermit;
 use weir_serve::{BodyEnd, ConnectionLimits};
 
@@ -104,15 +104,15 @@ impl Calls {
     }
 
     async fn infer(&self, headers: HeaderMap, body: Incoming) -> Response<ReplyBody> {
-        if let Some(refusal) = middleware::refusal(&self.grpc.options, MODEL_INFER, &headers) {
-            return refusal.into_http();
-        }
-        let timeout = match super::grpc_timeout(&headers) {
-            Ok(timeout) => timeout,
-            Err(error) => return status(&error).into_http(),
-        };
         // If the client disconnects, this is dropped with the future and counts the request as cancelled.
         let in_flight = self.requests.begin(Protocol::Grpc);
+        let timeout = match middleware::admit(&self.grpc.options, MODEL_INFER, &headers) {
+            Ok(timeout) => timeout,
+            Err(error) => {
+                in_flight.finish(Some(error.code()));
+                return status(&error).into_http();
+            }
+        };
         // Pinned here and passed by reference: passed by value, this future would be stored twice in the outer one.
         let answer = pin!(self.infer_message(headers, body));
         let answer = middleware::with_timeout(timeout, answer).await;

@@ -13,7 +13,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
-use weir_protocol::Code;
+use weir_protocol::{Code, Coded};
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::GrpcOptions;
@@ -22,6 +22,7 @@ use super::malformed;
 use super::whole_messages::{self, MessageLimits, WholeMessages};
 use crate::api::serving_headers;
 use crate::engine::Cost;
+use crate::error::ServeError;
 use crate::incoming::restriction::{self, ApiGroup};
 use crate::metrics::{Protocol, Requests};
 
@@ -88,14 +89,14 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(refusal) = refusal(&self.options, request.uri().path(), request.headers()) {
-            return Box::pin(async move { Ok(refusal.into_http()) });
-        }
-        let timeout = match super::grpc_timeout(request.headers()) {
-            Ok(timeout) => timeout,
-            Err(error) => return Box::pin(async move { Ok(super::status(&error).into_http()) }),
-        };
         let in_flight = self.requests.begin(Protocol::Grpc);
+        let timeout = match admit(&self.options, request.uri().path(), request.headers()) {
+            Ok(timeout) => timeout,
+            Err(error) => {
+                in_flight.finish(Some(error.code()));
+                return Box::pin(async move { Ok(super::status(&error).into_http()) });
+            }
+        };
         let permit = Arc::new(self.options.body_budget.permit());
         let request_permit = Arc::clone(&permit);
         let request = self.receive(request, request_permit);
@@ -129,16 +130,21 @@ pub(super) fn with_timeout<T>(
     }
 }
 
-/// Returns the refusal of a control call under `--control-routes closed`, or of a call without the header of its
-/// restricted group; `None` if the call is allowed.
-pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
-    let group = group(path)?;
-    if let Err(closed) = options.control.check(group) {
-        return Some(super::status(&closed));
+/// Checks the head of a call, before its message is read. Returns the call's timeout.
+///
+/// # Errors
+/// [`ServeError`] for a control call under `--control-routes closed`, for a call without the header of its restricted
+/// group, and for a malformed timeout.
+pub(super) fn admit(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Result<Option<Duration>, ServeError> {
+    if let Some(group) = group(path) {
+        options.control.check(group)?;
+        let given = |name: &str| headers.get(name)?.to_str().ok();
+        if let Some(header) = restriction::missing_key(&options.restricted, group, given) {
+            let message = format!("This protocol is restricted, expecting header '{header}'");
+            return Err(ServeError::Restricted(message));
+        }
     }
-    let given = |name: &str| headers.get(name)?.to_str().ok();
-    let header = restriction::missing_key(&options.restricted, group, given)?;
-    Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
+    super::grpc_timeout(headers)
 }
 
 /// Returns the group of a method; `None` for unknown methods, and for services that are never restricted.
