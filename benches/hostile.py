@@ -5,7 +5,8 @@ For each attack, on all ports that speak its protocol at once: the peak of the p
 well-behaved clients of each port are served meanwhile. This is compared with the time before, and with the same attack
 on another program of this machine, which takes as much CPU but nothing else from the measured program. Writes
 benches/results/security.json and the table of docs/security.md. With `--access`, gateways with access control are attacked,
-by a client with a key of its own and by one without.
+by a client with a key of its own and by one without; further attacks are on access control itself: guessed keys, hostile
+tokens and issuers, and ten thousand clients.
 """
 
 import argparse
@@ -24,6 +25,10 @@ from harness.paths import ROOT, SECURITY_PAGE, SECURITY_RESULTS
 from harness.record import machine, written
 from harness.servers import free_ports
 
+sys.path.insert(0, str(ROOT / "tests" / "clients"))
+
+from issuer import Issuers  # noqa: E402
+
 MIB = 1 << 20
 MODELS = ROOT / "tests" / "models" / "repository"
 # Host of the service behind the gateway.
@@ -36,6 +41,10 @@ CONNECTION, STREAM = 256 * 1024, 32 * 1024
 # A doubled response time only counts above this value; below it, the noise of the machine is larger.
 NOISE_MS = 20.0
 READY_WITHIN = 60.0
+# Largest page of metrics, however many clients were refused.
+METRICS = MIB
+# Names of clients that have tokens.
+NAMES = 10_000
 # Names of gateways with access control.
 GUARDED = ("gateway with access, attacker with a key", "gateway with access, attacker without a key")
 
@@ -77,6 +86,11 @@ class Program:
         except OSError:
             return False
 
+    def metrics(self) -> int:
+        """Returns the size of the page of metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['admin']}/metrics", timeout=20) as answer:
+            return len(answer.read())
+
     def forget_peak(self) -> None:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
@@ -116,7 +130,9 @@ def guarded(folder: Path, programs: Path, name: str, attacker: bool) -> Program:
     """A gateway with access control, whose attacker may have a key too."""
     file, rules = folder / "keys.yaml", folder / "rules.yaml"
     operations = ["infer", "metadata", "control", "pin"]
-    rules.write_text(json.dumps({"rules": [{"clients": ["*"], "services": ["*"], "operations": operations}]}))
+    allowed = [{"clients": ["good", "attacker"], "services": ["*"], "operations": operations},
+               {"clients": ["good:*"], "services": ["*"], "operations": ["metadata"]}]
+    rules.write_text(json.dumps({"rules": allowed, "issuers": attacks.issuers.settings()}))
     create = [str(programs / "weir"), "key", "create", "--file", str(file), "--client"]
     keys = {client: subprocess.check_output([*create, client], text=True).strip() for client in ("good", "attacker")}
     keys = keys if attacker else {"good": keys["good"]}
@@ -170,7 +186,7 @@ def measure(program: Program, other: Program, attack: attacks.Attack, seconds: f
     point = {"attack": attack.name, "program": program.name, "ports": list(attack.wires), "connections": connections,
              "idle_mib": idle / MIB, "peak_mib": peak / MIB, "bound_mib": allowed / MIB,
              "p99_before_ms": before["p99_ms"], "p99_elsewhere_ms": elsewhere["p99_ms"], "p99_ms": beside["p99_ms"],
-             "requests": beside["requests"], "failed": beside["failed"], "first_failure": beside["first_failure"]}
+             "metrics_kib": program.metrics() / 1024, "requests": beside["requests"], "failed": beside["failed"], "first_failure": beside["first_failure"]}
     point["kept"] = is_kept(point)
     print(line(point), flush=True)
     return point
@@ -180,7 +196,8 @@ def is_kept(point: dict) -> bool:
     """Returns true if memory stayed below the bound, no request failed, and none took more than twice as long as during
     an attack on another program."""
     slow = max(2 * (point["p99_elsewhere_ms"] or 0.0), NOISE_MS)
-    return point["peak_mib"] <= point["bound_mib"] and point["failed"] == 0 and (point["p99_ms"] or slow + 1) <= slow
+    is_small = point["peak_mib"] <= point["bound_mib"] and point["metrics_kib"] <= METRICS / 1024
+    return is_small and point["failed"] == 0 and (point["p99_ms"] or slow + 1) <= slow
 
 
 def p99s(point: dict) -> str:
@@ -215,7 +232,8 @@ def with_others(points: list) -> list:
     order is kept."""
     recorded = json.loads(SECURITY_RESULTS.read_text())["points"] if SECURITY_RESULTS.exists() else []
     name = lambda point: (point["attack"], point["program"])  # noqa: E731
-    known = {(attack.name, program) for attack in attacks.ATTACKS for program in ("weir-runtime", "weir gateway", *GUARDED)}
+    every = [*attacks.ATTACKS, *attacks.ON_ACCESS]
+    known = {(attack.name, program) for attack in every for program in ("weir-runtime", "weir gateway", *GUARDED)}
     all_points = {name(point): point for point in recorded if name(point) in known}
     all_points.update((name(point), point) for point in points)
     return list(all_points.values())
@@ -241,7 +259,11 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = arguments()
-    chosen = [attack for attack in attacks.ATTACKS if args.only in attack.name]
+    if args.access:
+        attacks.issuers = Issuers()
+        attacks.names = [attacks.issuers.token(f"n{number}") for number in range(NAMES)]
+    possible = [*attacks.ATTACKS, *attacks.ON_ACCESS] if args.access else attacks.ATTACKS
+    chosen = [attack for attack in possible if args.only in attack.name]
     points, others = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         for start in (with_a_key, without_a_key) if args.access else (runtime, gateway):

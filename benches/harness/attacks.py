@@ -265,6 +265,68 @@ ATTACKS = [
 ]
 
 
+# Issuers of tokens that gateways with access control trust, and tokens of many clients; set before an attack starts.
+issuers, names = None, []
+
+
+def guessed() -> str:
+    """Returns a key that nobody has. Its id is that of the attacker's key, if there is one, so that its digest is computed.
+    """
+    identifier = frames.key.split("_")[1] if frames.key else os.urandom(8).hex()
+    return f"weir_{identifier}_{os.urandom(32).hex()}"
+
+
+def with_credential(host: str, credential: str, path: str = "/v2/models/add_sub") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {credential}\r\n\r\n".encode()
+
+
+def flood(credential: Callable, path: str = "/v2/models/add_sub") -> Callable:
+    """Returns an attack that sends requests without waiting for their answers, fifty at a time."""
+
+    async def act(port: int, host: str, end: float) -> None:
+        while time.monotonic() < end:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(SOURCE, 0))
+            ended = asyncio.ensure_future(swallow(reader, end - time.monotonic()))
+            try:
+                while time.monotonic() < end and not ended.done():
+                    writer.write(b"".join(with_credential(host, credential(), path) for _ in range(50)))
+                    await asyncio.wait_for(writer.drain(), 20)
+                    await asyncio.sleep(0.001)
+            except (ConnectionError, asyncio.TimeoutError):
+                pass
+            finally:
+                ended.cancel()
+                writer.close()
+
+    return act
+
+
+def guesses_over_grpc(host: str) -> bytes:
+    """Returns calls with wrong keys."""
+    one = lambda stream: (frames.frame(  # noqa: E731
+        frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream,
+        frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host),
+                      ("content-type", "application/grpc"), ("te", "trailers"), ("x-api-key", guessed()))))
+    return begun() + b"".join(one(2 * number + 1) for number in range(90))
+
+
+def some_name() -> str:
+    return names[int.from_bytes(os.urandom(4), "big") % len(names)]
+
+
+# Attacks on access control itself.
+ON_ACCESS = [
+    Attack("wrong keys without a pause", HTTP, 16, flood(guessed)),
+    Attack("wrong keys over gRPC without a pause", GRPC, 8, again(guesses_over_grpc, 0.2)),
+    Attack("tokens with heads of 50 KiB", HTTP, 16, flood(lambda: issuers.token(kid="k" * 38_000))),
+    Attack("tokens of unknown keys", HTTP, 32, flood(lambda: issuers.token(kid=os.urandom(9).hex()))),
+    Attack("tokens of an issuer that is slow", HTTP, 32, flood(lambda: issuers.token(kind="slow"))),
+    Attack("tokens of an issuer with a key set without end", HTTP, 32, flood(lambda: issuers.token(kind="huge"))),
+    Attack("ten thousand clients, each refused", HTTP, 16, flood(some_name, "/v2/models/add_sub/infer")),
+    Attack("ten thousand clients, each served", HTTP, 4, flood(some_name)),
+]
+
+
 def run(attack: Attack, port: int, host: str, seconds: float, key) -> None:
     frames.key = key
     # An attacker would use other machines, so the attack leaves the CPU to the servers.

@@ -16,7 +16,7 @@ from server import BINARY, DIGITS, GOOD, RAGGED, Server
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--through", choices=["gateway"], help="start every server behind this")
-    parser.addoption("--faults", type=int, default=1000, help="attacks of each test in test_abuse_access.py")
+    parser.addoption("--faults", type=int, default=1000, help="attacks of each test in test_abuse_access.py and test_abuse_tokens.py")
 
 
 def pytest_configure(config) -> None:

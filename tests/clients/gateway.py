@@ -134,6 +134,7 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_gateway_batches::.*": "it starts a gateway of its own",
     r"test_access::.*": "it starts a gateway of its own",
     r"test_abuse_access::.*": "it starts a gateway of its own",
+    r"test_abuse_tokens::.*": "it starts a gateway of its own",
     r"test_memory::test_inputs_in_shared_memory_count": REFUSAL,
     r"test_memory::test_answers_count_before_they_are_json": FLAG,
     r"test_memory::test_strings_count_with_their_size_in_memory": REFUSAL,
