@@ -116,7 +116,7 @@ bench-gateway: prerequisites libtorch ## Compare the gateway with nginx and hapr
 bench-controller: build clients ## Measure the controller with thousands of services, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python benches/controller.py
 
-bench-hostile: build clients ## Measure how hostile clients affect others, an hour; ACCESS=1 attacks gateways with access control; writes benches/results/ and docs/security.md.
+bench-hostile: build clients ## Measure how hostile clients affect others, an hour; ACCESS=1 attacks gateways with access control, 90 minutes; writes benches/results/ and docs/security.md.
 	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ACCESS),--access)
 
 bench-fairness: build ## Measure how a client above its share affects others, nine minutes; writes benches/results/ and docs/access.md.

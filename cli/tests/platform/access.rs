@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::RwLock;
+use std::thread;
 
 use crate::http;
 use crate::manifest::{NAME, Service};
@@ -87,6 +89,45 @@ fn keys_are_made_and_revoked_while_the_platform_serves() {
     let log = platform.weir.output();
     assert!(log.contains("a request was refused") && !log.contains(&text), "{log}");
     assert_eq!(platform.weir.stop().code(), Some(0));
+}
+
+/// Key of a client, and the id by which it is revoked.
+type Key = (String, String);
+
+/// Sends requests with the client's key of the moment until it is taken away, and returns the statuses that are not 200. No
+/// request is under way while the key changes.
+fn send(platform: &Guarded, current: &RwLock<Option<Key>>) -> (usize, Vec<u16>) {
+    let (mut served, mut failed) = (0, Vec::new());
+    while let Some((text, _)) = &*current.read().unwrap() {
+        let status = platform.status(Some(text));
+        served += 1;
+        failed.extend(Some(status).filter(|status| *status != 200));
+    }
+    (served, failed)
+}
+
+#[test]
+fn a_client_changes_its_key_under_load_without_a_failed_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = Guarded::up(folder.path());
+    let first = created("team-a", &platform.keys);
+    platform.until("the first key to be accepted", &first.0, 200);
+    let current = RwLock::new(Some(first));
+    thread::scope(|scope| {
+        let sending: Vec<_> = (0..4).map(|_| scope.spawn(|| send(&platform, &current))).collect();
+        for _ in 0..5 {
+            let next = created("team-a", &platform.keys);
+            platform.until("the next key to be accepted", &next.0, 200);
+            let former = current.write().unwrap().replace(next).unwrap();
+            assert!(key(&["revoke", &former.1], &platform.keys).status.success());
+            platform.until("the former key to be refused", &former.0, 401);
+        }
+        current.write().unwrap().take();
+        for sending in sending {
+            let (served, failed) = sending.join().unwrap();
+            assert!(served > 5 && failed.is_empty(), "{served} requests, {failed:?}");
+        }
+    });
 }
 
 #[test]
