@@ -123,6 +123,9 @@ impl State {
             let revision = self.snapshot.revision(name);
             queue.start(self.credits_from);
             queue.update(revision_state(queue, revision, queue.limit(), gateways, options));
+            if let Some(revision) = revision {
+                close_ending(queue, revision);
+            }
         }
     }
 
@@ -203,6 +206,16 @@ fn revision_state(
         outlook: revision.outlook(),
         last_exit: revision.last_exit().cloned(),
         reported: revision.replicas.clone(),
+    }
+}
+
+/// Closes the idle connections to replicas that end.
+fn close_ending(queue: &RevisionQueue, revision: &Revision) {
+    for ending in revision.in_phase(Phase::Terminating) {
+        let replicas = queue.replicas().into_iter().map(|(upstream, _, _)| upstream);
+        for upstream in replicas.filter(|upstream| upstream.name == ending.name) {
+            upstream.http1_pool.close();
+        }
     }
 }
 

@@ -35,9 +35,17 @@ const MAX_IDLE: usize = 256;
 /// Longest idle time of a connection. Common servers close theirs after a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Idle connections of one upstream, the most recently used one last.
+/// Idle connections of one upstream.
 #[derive(Default)]
-pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<UpstreamConnection>)>>);
+pub(crate) struct Http1Pool(Mutex<Idle>);
+
+#[derive(Default)]
+struct Idle {
+    /// Connections with the time since which they are idle, the most recently used one last.
+    connections: Vec<(Instant, Box<UpstreamConnection>)>,
+    /// Set once the upstream ends, so that it keeps no idle connection.
+    is_closed: bool,
+}
 
 /// A response body, and the connection from which it is read.
 pub(crate) struct Http1ResponseBody {
@@ -49,7 +57,7 @@ impl Http1Pool {
     /// Takes a connection that was opened with this generation of certificates.
     fn take(&self, generation: u64) -> Option<Box<UpstreamConnection>> {
         loop {
-            let (_, mut connection) = self.0.lock().pop()?;
+            let (_, mut connection) = self.0.lock().connections.pop()?;
             if connection.generation == generation && connection.is_reusable() {
                 return Some(connection);
             }
@@ -58,25 +66,33 @@ impl Http1Pool {
 
     fn put(&self, connection: Box<UpstreamConnection>, now: Instant) {
         let mut idle = self.0.lock();
-        if idle.len() < MAX_IDLE {
-            idle.push((now, connection));
+        if !idle.is_closed && idle.connections.len() < MAX_IDLE {
+            idle.connections.push((now, connection));
         }
     }
 
     /// Closes connections that have been idle for [`IDLE_TIMEOUT`].
     pub(crate) fn trim(&self, now: Instant) {
         let mut idle = self.0.lock();
-        let fresh = idle.iter().position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
-        let old = fresh.unwrap_or(idle.len());
-        let old: Vec<_> = idle.drain(..old).collect();
+        let connections = &mut idle.connections;
+        let fresh = connections.iter().position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
+        let old = fresh.unwrap_or(connections.len());
+        let old: Vec<_> = connections.drain(..old).collect();
         // The connections are closed without the lock, because each close is a system call.
         drop(idle);
         drop(old);
     }
 
     pub(crate) fn clear(&self) {
-        let old = std::mem::take(&mut *self.0.lock());
+        let old = std::mem::take(&mut self.0.lock().connections);
         drop(old);
+    }
+
+    /// Closes all idle connections, and others once they become idle. Servers such as Triton end only after their clients
+    /// have closed their connections.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_closed = true;
+        self.clear();
     }
 }
 

@@ -1,14 +1,17 @@
 //! Tests of services that are scaled to zero.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, Scale};
 
 use crate::client::{once, post, with};
 use crate::replica::{Behaviour, TestReplica};
-use crate::world::{HOST, TEST_TIMEOUT, World, revision};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_requests_at_once_wake_a_service_once_and_are_answered_in_order() {
@@ -171,4 +174,35 @@ async fn an_error_has_the_last_exit_of_a_replica_whatever_keeps_it_now() {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert!(answer.text().contains(expected), "{answer:?}");
     }
+}
+
+/// Answers requests on all connections, and counts those that are open.
+async fn answer_counted(listener: TcpListener, open: Arc<AtomicUsize>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let open = Arc::clone(&open);
+        open.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(async move {
+            let mut request = [0; 1024];
+            while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            }
+            open.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_keeps_no_idle_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    tokio::spawn(answer_counted(listener, Arc::clone(&open)));
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", address).await;
+    assert_eq!(once(world.address(), post(HOST, "/", "x")).await.status, StatusCode::OK);
+    assert!(open.load(Ordering::SeqCst) > 0);
+    world.put_in(1, "a", address, Phase::Terminating);
+    // Otherwise it would be idle for twenty seconds.
+    let closed = until("the gateway to close its connections", || open.load(Ordering::SeqCst) == 0);
+    tokio::time::timeout(Duration::from_secs(5), closed).await.unwrap();
 }
