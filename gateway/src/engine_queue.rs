@@ -33,6 +33,22 @@ pub(crate) struct EngineWait {
     since: Option<(Instant, u64)>,
 }
 
+/// Requests that a report counts as waiting inside replicas.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inside {
+    pub(crate) waiting: u32,
+    /// Wait of the oldest queued request.
+    pub(crate) wait: Duration,
+}
+
+impl Inside {
+    /// Returns what a report adds to the activity without the queues of engines.
+    pub(crate) fn between(activity: &Activity, reported: &Activity) -> Self {
+        let waiting = reported.queued.saturating_sub(activity.queued);
+        Self { waiting, wait: Duration::from_micros(reported.oldest_us) }
+    }
+}
+
 /// Replicas whose metrics may say how many requests wait inside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engines {

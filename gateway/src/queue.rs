@@ -31,7 +31,7 @@ use weir_cluster::{Activity, Failure, Outlook, Replica, RevisionName};
 use weir_serve::failure_log::FailureLog;
 
 use crate::clock::now;
-use crate::engine_queue::EngineWait;
+use crate::engine_queue::{EngineWait, Inside};
 use crate::upstream::Upstream;
 pub(crate) use admission::Admitted;
 pub(crate) use admission_request::{AdmissionRequest, Arrival};
@@ -59,6 +59,8 @@ pub(crate) struct RevisionQueue {
     /// Set once a request has asked for generated text, so that the replicas may be engines.
     generates_text: AtomicBool,
     engine_wait: Mutex<EngineWait>,
+    /// Requests that wait inside the replicas according to the latest report.
+    inside: Mutex<Inside>,
     /// Waits of the revision's streamed responses inside engines that do not say how many requests wait.
     first_bytes: Mutex<FirstByteWait>,
     /// Times of the revision's streamed responses.
@@ -136,6 +138,7 @@ impl RevisionQueue {
             batching: AtomicUsize::new(0),
             generates_text: AtomicBool::new(false),
             engine_wait: Mutex::default(),
+            inside: Mutex::default(),
             first_bytes: Mutex::default(),
             streams: StreamTimes::default(),
             failures: Mutex::default(),

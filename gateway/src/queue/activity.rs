@@ -10,7 +10,7 @@ use super::dispatcher::Dispatcher;
 use super::queue_state::WaiterHandle;
 use super::verdict::Verdict;
 use crate::clock::now;
-use crate::engine_queue::{self, Engines};
+use crate::engine_queue::{self, Engines, Inside, with_waiting};
 use crate::upstream::Upstream;
 
 impl RevisionQueue {
@@ -47,16 +47,25 @@ impl RevisionQueue {
     /// Returns the activity for the report of one of these gateways, and begins to read the metrics of engines for the
     /// next one.
     pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {
-        let activity = self.with_engine_queues(self.activity(), gateways);
-        self.first_bytes.lock().counted(&activity, now())
+        let activity = self.activity();
+        let counted = self.with_engine_queues(&activity, gateways);
+        let counted = self.first_bytes.lock().counted(&counted, now());
+        *self.inside.lock() = Inside::between(&activity, &counted);
+        counted
     }
 
-    fn with_engine_queues(&self, activity: Arc<Activity>, gateways: u32) -> Arc<Activity> {
+    /// Returns the activity for people and monitors, with the same queues of engines as in the latest report.
+    pub(crate) fn shown_activity(&self) -> Arc<Activity> {
+        let inside = *self.inside.lock();
+        with_waiting(&self.activity(), inside.waiting, inside.wait)
+    }
+
+    fn with_engine_queues(&self, activity: &Arc<Activity>, gateways: u32) -> Arc<Activity> {
         let engines = if self.generates_text.load(Ordering::Relaxed) { Engines::All } else { Engines::WithMetricsPort };
         // Idle revisions, of which there may be thousands, ask for nothing.
         let replicas = if activity.in_flight > 0 { self.replicas() } else { Vec::new() };
         let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), engines, gateways);
-        self.engine_wait.lock().counted(&activity, waiting, now())
+        self.engine_wait.lock().counted(activity, waiting, now())
     }
 
     /// Counts the arrival of a request that joins a batch.

@@ -51,7 +51,7 @@ fn of_route(route: &Route) -> Value {
 }
 
 fn of_queue(queue: &RevisionQueue) -> Value {
-    let activity = queue.activity();
+    let activity = queue.shown_activity();
     let ms = |share| activity.queue_delay.quantile(share).map(|delay| delay.as_secs_f64() * 1e3);
     let replicas = queue.replicas();
     let replicas: Vec<Value> = replicas

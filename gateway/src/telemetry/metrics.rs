@@ -43,7 +43,7 @@ impl Collector for Counts {
         };
         let state = context.state.load();
         let queues = state.routes.queues.iter();
-        let mut rows: Rows = queues.map(|(name, queue)| (name.clone(), queue.activity())).collect();
+        let mut rows: Rows = queues.map(|(name, queue)| (name.clone(), queue.shown_activity())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &context)?;
         access(&mut encoder, &context)?;
@@ -195,8 +195,12 @@ fn refused_hosts(encoder: &mut DescriptorEncoder<'_>, routes: &Routes) -> Result
 
 fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let gauges: [(&str, &str, fn(&Activity) -> u32); 2] = [
-        ("weir_revision_queued", "Requests waiting for a replica.", |a| a.queued),
-        ("weir_revision_in_flight", "Requests in progress at a replica.", |a| a.in_flight),
+        ("weir_revision_queued", "Requests waiting for a replica, or inside one that says how many wait there.", |a| {
+            a.queued
+        }),
+        ("weir_revision_in_flight", "Requests in progress at a replica, without those that wait inside it.", |a| {
+            a.in_flight
+        }),
     ];
     for (name, help, value) in gauges {
         let kind = ConstGauge::new(0_i64).metric_type();

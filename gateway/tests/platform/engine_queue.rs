@@ -40,6 +40,18 @@ async fn world(metrics: &'static str) -> World {
     world
 }
 
+/// Returns the gateway's gauges of the requests that are queued and in flight.
+fn gauges(world: &World) -> (String, String) {
+    let mut registry = weir_ops::registry::Registry::default();
+    world.gateways[0].gateway.register(&mut registry);
+    let text = weir_ops::registry::text(&registry).unwrap();
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
+    };
+    (value("weir_revision_queued"), value("weir_revision_in_flight"))
+}
+
 #[tokio::test]
 async fn requests_that_wait_inside_an_engine_are_reported_as_queued() {
     let world = world(METRICS).await;
@@ -48,6 +60,10 @@ async fn requests_that_wait_inside_an_engine_are_reported_as_queued() {
     world.activity(1, |activity| (activity.queued, activity.in_flight) == (2, 1)).await;
     // Nothing is answered, so the queue's age is the wait of its oldest request.
     world.activity(1, |activity| activity.oldest_us > 500_000).await;
+    // The metrics and the status show the same.
+    assert_eq!(gauges(&world), ("2".to_owned(), "1".to_owned()));
+    let described: serde_json::Value = serde_json::from_str(&world.gateways[0].gateway.describe()).unwrap();
+    assert_eq!(described["revisions"][0]["queued"], 2, "{described}");
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     world.activity(1, |activity| (activity.queued, activity.in_flight, activity.oldest_us) == (0, 0, 0)).await;
 }
