@@ -132,6 +132,7 @@ serving_runtimes_have_kserves_names() {
     check "priorities below those of weir-libtorch" "1 2" "$(runtimes | grep -o 'priority: [0-9]*' | sort -u | cut -d' ' -f2 | paste -sd ' ')"
     check "a probe, a scraped port and a server port each" "5 5 5" \
         "$(runtimes | grep -c readinessProbe) $(runtimes | grep -c 'prometheus.io/port') $(runtimes | grep -c 'name: http1')"
+    check "TorchServe asks for no token" 1 "$(runtimes | grep -c -- --disable-token-auth)"
     check "images have versions" 0 "$(runtimes | grep 'image:' | grep -cE 'latest|:"?$')"
     check "placeholders are left to the controller" "{{.Labels.modelClass}} {{.Labels.serviceEnvelope}} {{.Name}} {{.Name}}" \
         "$(runtimes | grep -o '{{[.A-Za-z]*}}' | sort | paste -sd ' ')"
