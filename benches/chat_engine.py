@@ -1,10 +1,13 @@
-"""Compares a chat engine with and without Weir's gateway: requests per second, latency, and requests at once.
+"""Compares engines that batch with and without Weir's gateway, and the replicas of one with what its metrics ask.
 
-    python3 benches/chat_engine.py [--weir target/debug/weir] [--clients 8 64 200] [--seconds 20]
+    python3 -B benches/chat_engine.py [--weir target/release/weir] [--seconds 20] [--only TEXT] [--dry]
 
-The engine is a process of this file. It works on 256 requests at once, queues the others, and takes 2.5 ms for each
-token of an answer. The lengths of answers are log-normal with a mean of 336 tokens. `--workers 1` makes it a server
-that works on one request at a time, `--tokens` changes the mean length, and `--equal` makes all lengths equal.
+The engines are processes of harness/chat_server.py. Each row has the answers per second of the same clients directly
+and through Weir; the lengths of the answers are the same in both. The numbers of clients of a case follow each other
+without a new start. The last table has an engine of 16 places under `weir up` that gets requests at a given rate: its
+replicas, and those that the engines' own metrics ask for, which are their requests divided by 16. Writes
+benches/results/chat_engine.json and the tables of docs/decisions/010-limits-from-throughput.md. Run it on an otherwise
+idle machine; it takes forty minutes.
 """
 
 import argparse
@@ -12,141 +15,72 @@ import asyncio
 import itertools
 import json
 import math
-import random
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-TOKEN_S = 0.0025
-# Pieces of a streamed answer. More would measure Python.
-PIECES = 8
-SERVICE = """apiVersion: serving.kserve.io/v1beta1
-kind: InferenceService
-metadata: {{name: chat}}
-spec:
-  predictor:
-    minReplicas: 1
-    maxReplicas: 1
-    containers:
-      - name: kserve-container
-        command: {command}
-"""
+from harness import chat_server, record, report
+from harness.chat_clients import Lengths, Load, closed_loop, get, open_loop, run_for
+from harness.paths import ROOT
+from harness.servers import free_ports
+
+RESULT = ROOT / "benches" / "results" / "chat_engine.json"
+PAGE = ROOT / "docs" / "decisions" / "010-limits-from-throughput.md"
+BEGIN = "<!-- measured: written by benches/chat_engine.py -->"
+# The path of a chat tells the gateway that the server batches, and that of V2 does not.
+CHAT, V2 = "/v1/chat/completions", "/v2/models/chat/infer"
+BEHIND = "/serving/default/chat"
 
 
-class Engine:
-    """A fake engine with one HTTP port."""
+@dataclass(frozen=True)
+class Case:
+    """An engine, its clients, and what the gateway should reach."""
 
-    def __init__(self, arguments):
-        self.places = asyncio.Semaphore(arguments.workers)
-        self.random = random.Random(1)
-        self.arguments = arguments
-        self.now, self.most = 0, 0
-
-    def tokens(self) -> float:
-        if self.arguments.equal:
-            return self.arguments.tokens
-        return self.arguments.tokens * math.exp(self.random.gauss(-0.5, 1.0))
-
-    async def serve(self, reader, writer):
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                line = head.split(b"\r\n", 1)[0]
-                length = [part for part in head.lower().split(b"\r\n") if part.startswith(b"content-length:")]
-                body = await reader.readexactly(int(length[0].split(b":")[1])) if length else b""
-                if line.startswith(b"GET"):
-                    await send(writer, json.dumps({"most": self.most}).encode())
-                    self.most = self.now
-                    continue
-                self.now += 1
-                self.most = max(self.most, self.now)
-                try:
-                    async with self.places:
-                        await self.answer(writer, b'"stream": true' in body)
-                finally:
-                    self.now -= 1
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def answer(self, writer, is_stream: bool):
-        took = self.tokens() * TOKEN_S
-        if not is_stream:
-            await asyncio.sleep(took)
-            return await send(writer, b'{"choices": []}')
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for _ in range(PIECES):
-            await asyncio.sleep(took / PIECES)
-            writer.write(b"f\r\ndata: {\"a\":0}\n\n\r\n")
-            await writer.drain()
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
+    name: str
+    clients: tuple = (8, 64, 200, 1000)
+    streams: tuple = (False, True)
+    path: str = CHAT
+    tokens: float = 336.0
+    are_equal: bool = False
+    width: int = 256
+    knee: float = math.inf
+    # Clients with which the engine is fastest; `None` if it is so with each number of them.
+    best: int | None = None
+    # Seconds before the measurement; `None` is a third of it.
+    warm_up: float | None = None
+    # Factor of the lengths from the warm-up on.
+    noon: float = 1.0
+    goal: float = 0.95
+    # Most requests that the engine may have at once.
+    most: int | None = None
 
 
-async def send(writer, body: bytes):
-    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-    await writer.drain()
+CASES = [
+    Case("log-normal lengths"),
+    Case("equal lengths", are_equal=True),
+    Case("one worker, 20 ms", clients=(8, 64), path=V2, tokens=8, are_equal=True, width=1, most=2),
+    Case("collapses beyond 32", (64, 200), (False,), tokens=40, knee=32, best=32, warm_up=100, goal=0.9),
+    Case("three times as long from noon on", (200,), warm_up=20, noon=3.0),
+    Case("a third as long from noon on", (200,), tokens=1008, warm_up=40, noon=1 / 3),
+]
+
+# The engine of the autoscaler: its places, the requests per second of each stage, and the seconds of the stage. Replicas
+# that are no longer needed are kept for some time, so fewer requests take longer to show in their number.
+PLACES = 16
+STAGES = [(20.0, 60.0), (80.0, 90.0), (20.0, 240.0)]
+MAX_REPLICAS = 10
 
 
-async def serve(arguments):
-    engine = Engine(arguments)
-    server = await asyncio.start_server(engine.serve, "127.0.0.1", arguments.serve, backlog=4096)
-    await server.serve_forever()
+def engine(port: str, *options) -> list[str]:
+    return [sys.executable, "-B", chat_server.__file__, port, *map(str, options)]
 
 
-async def exchange(port: int, path: str, stream: bool, stop: float, times: list):
-    """One client: sends the next request once the previous one is answered."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "model": "chat", "stream": stream}).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n"
-    request = head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
-    while (begun := time.monotonic()) < stop:
-        writer.write(request)
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        if not head.startswith(b"http/1.1 200"):
-            raise RuntimeError(head.decode())
-        if b"chunked" in head:
-            while (size := int(await reader.readline(), 16)) >= 0:
-                await reader.readexactly(size + 2)
-                if size == 0:
-                    break
-        else:
-            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-        times.append((time.monotonic(), time.monotonic() - begun))
-    writer.close()
-
-
-async def load(port: int, arguments, clients: int, stream: bool) -> dict:
-    """Returns requests per second and latencies, without the first quarter of the time."""
-    start = time.monotonic()
-    times: list = []
-    stop = start + arguments.seconds
-    path = arguments.path
-    calls = [asyncio.create_task(exchange(port, path, stream, stop, times)) for _ in range(clients)]
-    await asyncio.sleep(arguments.seconds)
-    for call in calls:
-        if call.done() and call.exception():
-            raise call.exception()
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
-    since = start + arguments.seconds / 4
-    took = sorted(each for at, each in times if at > since)
-    return {
-        "rate": len(took) / (arguments.seconds * 0.75),
-        "p50": took[len(took) // 2] if took else None,
-        "p99": took[len(took) * 99 // 100] if took else None,
-    }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def until_open(port: int):
+def until_open(port: int) -> None:
     for _ in itertools.repeat(None, 1200):
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
@@ -155,58 +89,162 @@ def until_open(port: int):
     raise TimeoutError(f"nothing listens on port {port}")
 
 
-def command_of(arguments, port: str) -> list:
-    command = [sys.executable, str(Path(__file__).resolve()), "--serve", port]
-    command += ["--workers", str(arguments.workers), "--tokens", str(arguments.tokens)]
-    return command + (["--equal"] if arguments.equal else [])
+class Up:
+    """A `weir up` with one service, as a context manager that stops it."""
+
+    def __init__(self, weir: str, command: list[str], replicas: int = 1):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = Path(self.folder.name)
+        container = {"name": "kserve-container", "command": command}
+        predictor = {"minReplicas": 1, "maxReplicas": replicas, "containers": [container]}
+        kind = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService"}
+        service = {**kind, "metadata": {"name": "chat"}, "spec": {"predictor": predictor}}
+        (folder / "chat.yaml").write_text(json.dumps(service))
+        self.port, self.admin = free_ports(2)
+        options = ["--port", str(self.port), "--admin-port", str(self.admin), "--state-dir", str(folder / "state")]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen([weir, "up", "-f", str(folder / "chat.yaml"), *options], stdout=log, stderr=log)
+
+    def __enter__(self) -> "Up":
+        for _ in itertools.repeat(None, 600):
+            try:
+                asyncio.run(get(self.port, BEHIND + "/most"))
+                return self
+            except (OSError, RuntimeError, asyncio.IncompleteReadError):
+                time.sleep(0.1)
+        self.__exit__()
+        raise TimeoutError("the service does not answer")
+
+    def __exit__(self, *_) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        self.folder.cleanup()
+
+    async def replicas(self) -> float:
+        """Returns the number of replicas that the autoscaler wants."""
+        lines = (await get(self.admin, "/metrics")).decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("weir_autoscaler_desired_replicas{"))
 
 
-def measure(arguments):
-    direct = free_port()
-    engine = subprocess.Popen(command_of(arguments, str(direct)))
-    folder = tempfile.TemporaryDirectory()
-    manifest = Path(folder.name) / "chat.yaml"
-    manifest.write_text(SERVICE.format(command=json.dumps(command_of(arguments, "$(PORT)"))))
-    gateway, admin = free_port(), free_port()
-    options = ["--port", str(gateway), "--admin-port", str(admin), "--state-dir", folder.name + "/state"]
-    log = open(Path(folder.name) / "log", "w")
-    weir = subprocess.Popen([arguments.weir, "up", "-f", str(manifest), *options], stdout=log, stderr=log)
+async def measured(case: Case, port: int, prefix: str, clients: int, stream: bool, seconds: float) -> dict:
+    """Returns the answers per second of this many clients, their latencies, and the most requests in the engine."""
+    warm_up = seconds / 3 if case.warm_up is None else case.warm_up
+    noon = time.monotonic() + warm_up
+    factor = lambda: case.noon if time.monotonic() >= noon else 1.0
+    load = Load(port, prefix + case.path, Lengths(case.tokens, case.are_equal), stream, factor)
+    await run_for(warm_up + seconds, *(closed_loop(load) for _ in range(clients)))
+    return {**load.rate(noon, noon + seconds), "most": json.loads(await get(port, prefix + "/most"))}
+
+
+def point(case: Case, direct: int, through: int, clients: int, stream: bool, seconds: float) -> dict:
+    run = lambda *arguments: asyncio.run(measured(case, *arguments, stream, seconds))
+    found = {"directly": run(direct, "", case.best or clients), "weir": run(through, BEHIND, clients)}
+    share = found["weir"]["rate"] / found["directly"]["rate"]
+    is_met = share >= case.goal and (case.most is None or found["weir"]["most"] <= case.most)
+    return {"case": case.name, "clients": clients, "stream": stream, "share": share, "met": is_met, **found}
+
+
+def compare(case: Case, weir: str, seconds: float) -> list[dict]:
+    options = ["--width", case.width, "--knee", case.knee]
+    direct = free_ports(1)[0]
+    alone = subprocess.Popen(engine(str(direct), *options))
     try:
         until_open(direct)
-        until_open(gateway)
-        print("| clients | answers | directly /s | through Weir /s | share | p50 s | p99 s |\n|---|---|---|---|---|---|---|")
-        for stream, clients in itertools.product([False, True], arguments.clients):
-            straight = asyncio.run(load(direct, arguments, clients, stream))
-            through = asyncio.run(load(gateway, arguments, clients, stream))
-            kind = "streamed" if stream else "whole"
-            share = through["rate"] / straight["rate"]
-            latency = [f"{straight[key]:.3f}, {through[key]:.3f}" for key in ("p50", "p99")]
-            rates = f"{straight['rate']:.1f} | {through['rate']:.1f} | {share:.3f}"
-            print(f"| {clients} | {kind} | {rates} | {latency[0]} | {latency[1]} |", flush=True)
+        with Up(weir, engine("$(PORT)", *options)) as up:
+            kinds = itertools.product(case.streams, case.clients)
+            return [shown(point(case, direct, up.port, clients, stream, seconds)) for stream, clients in kinds]
     finally:
-        weir.terminate()
-        engine.terminate()
-        weir.wait(60)
-        print(Path(folder.name, "log").read_text()[-2000:] if arguments.log else "", end="")
-        folder.cleanup()
+        alone.terminate()
+        alone.wait(10)
 
 
-def main():
+def shown(found: dict) -> dict:
+    print(json.dumps(found), file=sys.stderr)
+    return found
+
+
+async def requests_in(folder: Path) -> float:
+    """Returns the requests that all engines have, by their own metrics."""
+    pages = await asyncio.gather(*(get(int(file.name), "/metrics") for file in folder.iterdir()), return_exceptions=True)
+    lines = b"".join(page for page in pages if isinstance(page, bytes)).decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+async def follow(up: Up, folder: Path) -> list[dict]:
+    begun, samples = time.monotonic(), []
+    ends = list(itertools.accumulate(seconds for _, seconds in STAGES))
+    stage = lambda: min(sum(end <= time.monotonic() - begun for end in ends), len(ends) - 1)
+
+    async def watch() -> None:
+        while True:
+            samples.append((time.monotonic() - begun, await up.replicas(), await requests_in(folder)))
+            await asyncio.sleep(1)
+
+    load = Load(up.port, BEHIND + CHAT, Lengths(336.0))
+    await run_for(ends[-1], open_loop(load, lambda: STAGES[stage()][0]), watch())
+    return [stage_of(samples, rate, end, seconds) for (rate, seconds), end in zip(STAGES, ends)]
+
+
+def stage_of(samples: list, rate: float, end: float, seconds: float) -> dict:
+    """Returns the mean numbers of the last third of a stage."""
+    last = [sample[1:] for sample in samples if end - seconds / 3 <= sample[0] < end]
+    replicas, requests = (statistics.mean(values) for values in zip(*last))
+    asked = max(1.0, requests / PLACES)
+    return shown({"rate": rate, "replicas": replicas, "asked": asked, "met": abs(replicas - math.ceil(asked)) <= 1.0})
+
+
+def autoscale(weir: str) -> list[dict]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = engine("$(PORT)", "--width", PLACES, "--seen", folder)
+        with Up(weir, command, MAX_REPLICAS) as up:
+            return asyncio.run(follow(up, Path(folder)))
+
+
+def verdict(found: dict) -> str:
+    return "yes" if found["met"] else "no"
+
+
+def row(found: dict) -> list[str]:
+    direct, weir = found["directly"], found["weir"]
+    times = [f"{direct[key]:.2f}, {weir[key]:.2f}" for key in ("p50", "p99")]
+    cells = [found["case"], str(found["clients"]), "streamed" if found["stream"] else "whole"]
+    return [*cells, f"{direct['rate']:.1f}", f"{weir['rate']:.1f}", f"{found['share']:.3f}", verdict(found), *times, str(weir["most"])]
+
+
+def text(result: dict) -> str:
+    machine = result["machine"]
+    head = ["engine", "clients", "answers", "directly /s", "through Weir /s", "share", "goal met", "p50, s", "p99, s", "at once"]
+    parts = [f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}."]
+    if result["shares"]:
+        parts.append(report.table(head, [row(found) for found in result["shares"]]))
+    if result["replicas"]:
+        cells = lambda found: [f"{found[key]:.1f}" for key in ("rate", "asked", "replicas")]
+        head = ["requests per second", "replicas that its metrics ask for", "replicas", "within 1"]
+        parts.append(report.table(head, [[*cells(found), verdict(found)] for found in result["replicas"]]))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serve", type=int, help="run only the engine, on this port")
-    parser.add_argument("--workers", type=int, default=256, help="requests that the engine works on at once")
-    parser.add_argument("--tokens", type=float, default=336, help="mean length of an answer, in tokens")
-    parser.add_argument("--equal", action="store_true", help="all answers have the same length")
-    parser.add_argument("--weir", default="target/debug/weir", help="the program weir")
-    parser.add_argument("--clients", type=int, nargs="+", default=[8, 64, 200])
+    parser.add_argument("--weir", default="target/release/weir", help="the program weir")
     parser.add_argument("--seconds", type=float, default=20, help="time of each measurement")
-    parser.add_argument("--path", default="/serving/default/chat/v1/chat/completions", help="path of the requests")
-    parser.add_argument("--log", action="store_true", help="print the end of Weir's log")
+    parser.add_argument("--only", default="", help="cases whose names contain this text; `autoscaler` is one")
+    parser.add_argument("--clients", type=int, nargs="+", help="only these numbers of clients")
+    parser.add_argument("--dry", action="store_true", help="write no results")
     arguments = parser.parse_args()
-    if arguments.serve is None:
-        measure(arguments)
-    else:
-        asyncio.run(serve(arguments))
+    chosen = [case for case in CASES if arguments.only in case.name]
+    if arguments.clients:
+        chosen = [Case(**{**vars(case), "clients": tuple(arguments.clients)}) for case in chosen]
+    result = {"machine": record.machine(), "shares": [], "replicas": []}
+    for case in chosen:
+        result["shares"] += compare(case, arguments.weir, arguments.seconds)
+    if arguments.only in "autoscaler":
+        result["replicas"] = autoscale(arguments.weir)
+    print(text(result))
+    if not arguments.dry:
+        RESULT.write_text(record.written(result))
+        report.insert(PAGE, text(result), BEGIN)
+    sys.exit(0 if all(found["met"] for found in result["shares"] + result["replicas"]) else 1)
 
 
 if __name__ == "__main__":
