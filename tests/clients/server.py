@@ -143,6 +143,11 @@ class Server:
         middle = f"/versions/{version}" if version else ""
         return self.call("POST", f"/v2/models/{model}{middle}/infer", body, headers, timeout)
 
+    def reason(self, model: str) -> str:
+        """Returns the reason of the repository index for the model's state; empty if there is none."""
+        rows = self.call("POST", "/v2/repository/index").json()
+        return next(row.get("reason", "") for row in rows if row["name"] == model)
+
     def statistics(self, model: str) -> dict:
         reply = self.call("GET", f"/v2/models/{model}/stats")
         assert reply.status == 200, reply

@@ -97,11 +97,6 @@ def answer(server: Server, model: str, rows: np.ndarray) -> np.ndarray:
     return np.array(output["data"], np.float32).reshape(output["shape"])
 
 
-def reason(server: Server, model: str) -> str:
-    rows = server.call("POST", "/v2/repository/index").json()
-    return next(row.get("reason", "") for row in rows if row["name"] == model)
-
-
 @pytest.mark.parametrize("count", [1, 2, 7, 16])
 def test_rows_are_answered_alone_and_in_company(compiled, count: int) -> None:
     rows = np.arange(count * 4, dtype=np.float32).reshape(count, 4)
@@ -140,7 +135,7 @@ def test_a_failed_run_is_an_error_of_the_request(compiled) -> None:
     ],
 )
 def test_a_wrong_package_is_refused_with_its_reason(compiled, model: str, words: str) -> None:
-    assert words in reason(compiled, model)
+    assert words in compiled.reason(model)
     assert compiled.call("GET", "/v2/health/live").status == 200
 
 
@@ -152,5 +147,5 @@ def test_packages_are_refused_where_code_is_forbidden(tmp_path) -> None:
     add(tmp_path / "models", "good", GOOD)
     options = ["--model-code=forbid", "--exit-on-error=false", "--strict-readiness=false"]
     server = Server(tmp_path / "log", [tmp_path / "models"], options).start()
-    assert "is an AOTInductor package, which is code" in reason(server, "good")
+    assert "is an AOTInductor package, which is code" in server.reason("good")
     server.stop()

@@ -3,15 +3,15 @@
 `tests/models/exported.py` makes the programs and PyTorch's answers.
 """
 
-import re
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import wire
+from model_files import (
+    LENIENT, ask, assert_refused, assert_reloaded, assert_same, assert_same_in_company, assert_served_by_path,
+    assert_signature, place,
+)
 from server import Server
 
 EXPORTED = Path(__file__).resolve().parent.parent / "models" / "exported"
@@ -44,7 +44,6 @@ REFUSED = {
     "counter": "changes 'count'",
     "condition": "operator torch.ops.higher_order.cond at 'cond' is a higher-order operator",
 }
-TYPES = {"float32": "FP32", "int64": "INT64"}
 
 
 def recorded(model: str) -> dict[int, tuple[dict, dict]]:
@@ -61,47 +60,18 @@ def recorded(model: str) -> dict[int, tuple[dict, dict]]:
 def exported(tmp_path_factory) -> Server:
     folder = tmp_path_factory.mktemp("exported")
     for model in [*SERVED, *REFUSED]:
-        (folder / model / "1").mkdir(parents=True)
-        shutil.copy(EXPORTED / f"{model}.pt2", folder / model / "1" / "model.pt2")
+        place(EXPORTED / f"{model}.pt2", folder, model)
     cut = (EXPORTED / "mlp.pt2").read_bytes()
     (folder / "cut" / "1").mkdir(parents=True)
     (folder / "cut" / "1" / "model.pt2").write_bytes(cut[: len(cut) // 2])
-    log = folder.with_name("exported-log")
-    server = Server(log, [folder], ["--exit-on-error=false", "--strict-readiness=false"]).start()
+    server = Server(folder.with_name("exported-log"), [folder], LENIENT).start()
     yield server
     server.stop()
 
 
-def ask(server: Server, model: str, inputs: dict) -> wire.Reply:
-    rows, blobs = [], []
-    for name, array in inputs.items():
-        blobs.append(array.tobytes())
-        rows.append(wire.tensor(name, TYPES[array.dtype.name], array.shape, binary_data_size=len(blobs[-1])))
-    header = {"inputs": rows, "parameters": {"binary_data_output": True}}
-    body, headers = wire.binary(header, *blobs)
-    return server.infer(model, body, headers)
-
-
-def assert_same(reply: wire.Reply, wanted: dict) -> None:
-    assert reply.status == 200, reply
-    header, data = reply.split()
-    assert sorted(output["name"] for output in header["outputs"]) == sorted(wanted)
-    for output in header["outputs"]:
-        size = output["parameters"]["binary_data_size"]
-        blob, data = data[:size], data[size:]
-        got, right = wire.from_bytes(output["datatype"], blob, output["shape"]), wanted[output["name"]]
-        assert got.shape == right.shape, (output["name"], got.shape, right.shape)
-        scale = np.abs(right).max() + 1e-6
-        np.testing.assert_allclose(got, right, rtol=0, atol=1e-5 * scale, err_msg=output["name"])
-
-
 @pytest.mark.parametrize("model", SERVED)
 def test_the_signature_is_the_files(exported, model: str) -> None:
-    inputs, most = SERVED[model]
-    reply = exported.call("GET", f"/v2/models/{model}").json()
-    rows = [f"{row['name']} {row['datatype']} {row['shape']}" for row in reply["inputs"]]
-    assert ", ".join(rows) == inputs
-    assert exported.call("GET", f"/v2/models/{model}/config").json()["max_batch_size"] == most
+    assert_signature(exported, model, *SERVED[model])
 
 
 @pytest.mark.parametrize("model", SERVED)
@@ -112,25 +82,17 @@ def test_every_batch_is_answered_as_by_pytorch(exported, model: str) -> None:
 
 @pytest.mark.parametrize("model", SERVED)
 def test_answers_in_company_are_the_same(exported, model: str) -> None:
-    requests = list(recorded(model).values()) * 4
-    with ThreadPoolExecutor(8) as pool:
-        replies = pool.map(lambda request: ask(exported, model, request[0]), requests)
-        for reply, (_, outputs) in zip(replies, requests):
-            assert_same(reply, outputs)
-
-
-def reason(server: Server, model: str) -> str:
-    rows = server.call("POST", "/v2/repository/index").json()
-    return next(row["reason"] for row in rows if row["name"] == model)
+    assert_same_in_company(exported, model, list(recorded(model).values()) * 4)
 
 
 @pytest.mark.parametrize("model", REFUSED)
 def test_programs_that_cannot_be_served_name_the_operator(exported, model: str) -> None:
-    assert REFUSED[model] in reason(exported, model), reason(exported, model)
+    assert REFUSED[model] in exported.reason(model), exported.reason(model)
 
 
 def test_a_cut_off_file_is_damaged(exported) -> None:
-    assert "is damaged" in reason(exported, "cut") and "copy it again" in reason(exported, "cut")
+    reason = exported.reason("cut")
+    assert "is damaged" in reason and "copy it again" in reason
 
 
 def test_shapes_outside_the_contract_are_refused(exported) -> None:
@@ -141,8 +103,7 @@ def test_shapes_outside_the_contract_are_refused(exported) -> None:
         ("cnn", (1, 3, 11, 12), "12"),
     ]:
         name = SERVED[model][0].split()[0]
-        reply = ask(exported, model, {name: np.zeros(shape, np.float32)})
-        assert reply.status == 400 and re.search(rf"\b{words}\b", reply.json()["error"]), reply
+        assert_refused(ask(exported, model, {name: np.zeros(shape, np.float32)}), words)
 
 
 def test_inputs_whose_sizes_must_agree_are_compared(exported) -> None:
@@ -152,22 +113,9 @@ def test_inputs_whose_sizes_must_agree_are_compared(exported) -> None:
 
 
 def test_a_file_is_served_by_its_path(tmp_path, start) -> None:
-    shutil.copy(EXPORTED / "mlp.pt2", tmp_path / "net.pt2")
-    (tmp_path / "bare").mkdir()
-    shutil.copy(EXPORTED / "mlp.pt2", tmp_path / "bare" / "model.pt2")
-    server = start([tmp_path / "net.pt2", tmp_path / "bare"], "--warm-up-failures=refuse")
-    inputs, outputs = recorded("mlp")[2]
-    for model in ("net", "bare"):
-        assert_same(ask(server, model, inputs), outputs)
+    assert_served_by_path(start, tmp_path, EXPORTED / "mlp.pt2", [recorded("mlp")[2]])
 
 
 def test_a_replaced_file_is_reloaded(tmp_path, start) -> None:
-    model = tmp_path / "models" / "m" / "1"
-    model.mkdir(parents=True)
-    shutil.copy(EXPORTED / "mlp.pt2", model / "model.pt2")
-    server = start([tmp_path / "models"], "--model-control-mode=explicit", "--load-model=m")
-    assert_same(ask(server, "m", recorded("mlp")[2][0]), recorded("mlp")[2][1])
-    shutil.copy(EXPORTED / "numbers.pt2", model / "next")
-    (model / "next").rename(model / "model.pt2")
-    assert server.call("POST", "/v2/repository/models/m/load").status == 200
-    assert_same(ask(server, "m", recorded("numbers")[2][0]), recorded("numbers")[2][1])
+    served = ((EXPORTED / f"{model}.pt2", recorded(model)[2]) for model in ("mlp", "numbers"))
+    assert_reloaded(start, tmp_path / "models", *served)

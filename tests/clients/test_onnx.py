@@ -3,18 +3,19 @@
 `tests/models/onnx_models.py` makes the files.
 """
 
-import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
-from tritonclient.utils import deserialize_bytes_tensor
 
 import wire
+from model_files import (
+    LENIENT, ask, assert_refused, assert_reloaded, assert_same, assert_same_in_company, assert_served_by_path,
+    assert_signature, config, place,
+)
 from server import Server
 
 ONNX = Path(__file__).resolve().parent.parent / "models" / "onnx"
@@ -45,11 +46,6 @@ REFUSED = {
     "custom_operator": "Secret(-1) is not a registered function/op; operators outside of ONNX's own domains",
     "escape": "must lie beside the model, in its own directory",
     "damaged": "copy it again",
-}
-TYPES = {
-    "float32": "FP32", "float16": "FP16", "float64": "FP64", "int8": "INT8", "int16": "INT16", "int32": "INT32",
-    "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL",
-    "object": "BYTES",
 }
 WORDS = ["yes", "no", "ßtraße", "", "maybe"]
 
@@ -94,71 +90,21 @@ def expected(sessions, model: str, inputs: dict) -> dict[str, np.ndarray]:
 def onnx(tmp_path_factory) -> Server:
     folder = tmp_path_factory.mktemp("onnx")
     for model in [*SERVED, *REFUSED, "types"]:
-        (folder / model / "1").mkdir(parents=True)
-        shutil.copy(path_of(model), folder / model / "1" / "model.onnx")
+        place(path_of(model), folder, model)
     shutil.copy(ONNX / "external/model.onnx.data", folder / "external" / "1")
     # Lies where the file's external data points to, outside of the model's directory.
     shutil.copy(ONNX / "external/model.onnx.data", folder / "escape" / "weights.data")
-    log = folder.with_name("onnx-log")
-    server = Server(log, [folder], ["--exit-on-error=false", "--strict-readiness=false"]).start()
+    server = Server(folder.with_name("onnx-log"), [folder], LENIENT).start()
     yield server
     server.stop()
 
 
-def ask(server: Server, model: str, inputs: dict) -> wire.Reply:
-    rows, blobs = [], []
-    for name, array in inputs.items():
-        datatype = TYPES[array.dtype.name] if name != "in_BF16" else "BF16"
-        blobs.append(bytes_of(array, datatype))
-        rows.append(wire.tensor(name, datatype, array.shape, binary_data_size=len(blobs[-1])))
-    header = {"inputs": rows, "parameters": {"binary_data_output": True}}
-    body, headers = wire.binary(header, *blobs)
-    return server.infer(model, body, headers)
-
-
-def bytes_of(array: np.ndarray, datatype: str) -> bytes:
-    if datatype == "BYTES":
-        return wire.strings(*(text.encode() for text in array.flat))
-    return (array.astype(ml_dtypes.bfloat16) if datatype == "BF16" else array).tobytes()
-
-
-def outputs_of(reply: wire.Reply) -> dict[str, np.ndarray]:
-    assert reply.status == 200, reply
-    header, data = reply.split()
-    outputs = {}
-    for output in header["outputs"]:
-        size = output["parameters"]["binary_data_size"]
-        blob, data = data[:size], data[size:]
-        if output["datatype"] == "BYTES":
-            outputs[output["name"]] = deserialize_bytes_tensor(blob).reshape(output["shape"])
-        else:
-            outputs[output["name"]] = wire.from_bytes(output["datatype"], blob, output["shape"])
-    return outputs
-
-
-def assert_same(reply: wire.Reply, wanted: dict) -> None:
-    got = outputs_of(reply)
-    assert list(got) == list(wanted)
-    for name, right in wanted.items():
-        assert got[name].shape == right.shape, (name, got[name].shape, right.shape)
-        if right.dtype == object:
-            texts = [text if isinstance(text, bytes) else text.encode() for text in right.flat]
-            assert [text if isinstance(text, bytes) else text.encode() for text in got[name].flat] == texts, name
-            continue
-        tolerance = 1e-3 if right.dtype == np.float16 else 1e-5
-        scale = np.abs(right.astype(np.float64)).max(initial=0) + 1e-6
-        np.testing.assert_allclose(got[name], right, rtol=0, atol=tolerance * scale, err_msg=name)
-
-
 @pytest.mark.parametrize("model", SERVED)
 def test_the_signature_is_the_files(onnx, model: str) -> None:
-    inputs, most = SERVED[model]
-    reply = onnx.call("GET", f"/v2/models/{model}").json()
-    rows = [f"{row['name']} {row['datatype']} {row['shape']}" for row in reply["inputs"]]
-    assert (reply["platform"], ", ".join(rows)) == ("onnxruntime_onnx", inputs)
-    config = onnx.call("GET", f"/v2/models/{model}/config").json()
-    assert (config["max_batch_size"], config["backend"]) == (most, "onnxruntime")
-    assert config["default_model_filename"] == "model.onnx"
+    assert_signature(onnx, model, *SERVED[model])
+    assert onnx.call("GET", f"/v2/models/{model}").json()["platform"] == "onnxruntime_onnx"
+    found = config(onnx, model)
+    assert (found["backend"], found["default_model_filename"]) == ("onnxruntime", "model.onnx")
 
 
 @pytest.mark.parametrize("model", SERVED)
@@ -171,20 +117,16 @@ def test_every_batch_is_answered_as_by_onnxruntime(onnx, sessions, model: str) -
 @pytest.mark.parametrize("model", SERVED)
 def test_answers_in_company_are_the_same(onnx, sessions, model: str) -> None:
     requests = [inputs_of(model, rows, seed) for seed in range(8) for rows in (1, 2, 3)]
-    with ThreadPoolExecutor(8) as pool:
-        replies = pool.map(lambda inputs: ask(onnx, model, inputs), requests)
-        for reply, inputs in zip(replies, requests):
-            assert_same(reply, expected(sessions, model, inputs))
+    answered = [(inputs, expected(sessions, model, inputs)) for inputs in requests]
+    assert_same_in_company(onnx, model, answered)
 
 
 def test_every_datatype_is_passed_through(onnx) -> None:
     values = np.array([[1, 0], [0, 1], [1, 1]])
-    inputs = {f"in_{name}": values.astype(numpy) for numpy, name in TYPES.items() if name not in ("BYTES", "BOOL")}
-    inputs["in_BOOL"] = values.astype(bool)
-    inputs["in_BF16"] = values.astype(np.float32)
+    inputs = {f"in_{datatype}": values.astype(kind) for datatype, kind in wire.NUMPY.items()}
     inputs["in_BYTES"] = np.array([["a", ""], ["ß\0c", "d"], ["e" * 300, "f"]], object)
     # The order of the file is that of the outputs, whatever the order of the inputs.
-    got = outputs_of(ask(onnx, "types", inputs))
+    got = ask(onnx, "types", inputs).arrays()
     assert len(got) == 14
     for name, sent in inputs.items():
         received = got[name.replace("in_", "out_")]
@@ -192,17 +134,12 @@ def test_every_datatype_is_passed_through(onnx) -> None:
             assert [bytes(text) for text in received.flat] == [text.encode() for text in sent.flat]
         else:
             np.testing.assert_array_equal(received, sent, name)
-    assert onnx.call("GET", "/v2/models/types/config").json()["max_batch_size"] == MOST
-
-
-def reason(server: Server, model: str) -> str:
-    rows = server.call("POST", "/v2/repository/index").json()
-    return next(row["reason"] for row in rows if row["name"] == model)
+    assert config(onnx, "types")["max_batch_size"] == MOST
 
 
 @pytest.mark.parametrize("model", REFUSED)
 def test_models_that_cannot_be_served_are_refused_with_the_reason(onnx, model: str) -> None:
-    assert REFUSED[model] in reason(onnx, model), reason(onnx, model)
+    assert REFUSED[model] in onnx.reason(model), onnx.reason(model)
 
 
 def test_shapes_and_datatypes_are_checked_before_the_model_runs(onnx) -> None:
@@ -215,8 +152,7 @@ def test_shapes_and_datatypes_are_checked_before_the_model_runs(onnx) -> None:
         ("scalars", {"a": np.zeros(1, np.float32), "b": np.zeros((), np.float32)}, "a"),
         ("encoder", {"ids": np.zeros((1, 4), np.int64)}, "mask"),
     ]:
-        reply = ask(onnx, model, inputs)
-        assert reply.status == 400 and re.search(rf"\b{words}\b", reply.json()["error"]), reply
+        assert_refused(ask(onnx, model, inputs), words)
 
 
 def test_a_failing_run_fails_only_its_own_requests(onnx, sessions) -> None:
@@ -232,27 +168,23 @@ def test_a_failing_run_fails_only_its_own_requests(onnx, sessions) -> None:
 
 def test_rows_of_clients_share_runs_only_where_they_are_independent(onnx) -> None:
     for model, batched in (("conv", True), ("centred", False)):
-        before = statistics(onnx, model)
+        before = onnx.statistics(model)
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda seed: ask(onnx, model, inputs_of(model, 1, seed)), range(200)))
-        after = statistics(onnx, model)
+        after = onnx.statistics(model)
         runs = after["execution_count"] - before["execution_count"]
         assert after["inference_count"] - before["inference_count"] == 200
         assert (runs < 200) == batched, (model, runs)
 
 
-def statistics(server: Server, model: str) -> dict:
-    return server.call("GET", f"/v2/models/{model}/stats").json()["model_stats"][0]
+def request(sessions, model: str) -> tuple[dict, dict]:
+    """Returns inputs of two rows, and what onnxruntime answers."""
+    inputs = inputs_of(model, 2)
+    return inputs, expected(sessions, model, inputs)
 
 
 def test_a_file_and_a_folder_are_served_by_their_path(tmp_path, start, sessions) -> None:
-    shutil.copy(path_of("mlp"), tmp_path / "net.onnx")
-    (tmp_path / "bare").mkdir()
-    shutil.copy(path_of("mlp"), tmp_path / "bare" / "model.onnx")
-    server = start([tmp_path / "net.onnx", tmp_path / "bare"], "--warm-up-failures=refuse")
-    inputs = inputs_of("mlp", 2)
-    for model in ("net", "bare"):
-        assert_same(ask(server, model, inputs), expected(sessions, "mlp", inputs))
+    assert_served_by_path(start, tmp_path, path_of("mlp"), [request(sessions, "mlp")])
 
 
 def test_tritons_configuration_is_applied(tmp_path, start, sessions) -> None:
@@ -271,26 +203,18 @@ def test_tritons_configuration_is_applied(tmp_path, start, sessions) -> None:
         (tmp_path / "models" / name / "config.pbtxt").write_text(text)
         file = "net.onnx" if name == "by_backend" else "model.onnx"
         shutil.copy(path_of("zipmap" if name == "label_only" else "mlp"), tmp_path / "models" / name / "1" / file)
-    server = start([tmp_path / "models"], "--exit-on-error=false", "--strict-readiness=false")
+    server = start([tmp_path / "models"], *LENIENT)
     inputs = inputs_of("mlp", 2)
     for model, most in (("by_platform", 4), ("by_backend", MOST), ("complete", 8)):
         assert_same(ask(server, model, inputs), expected(sessions, "mlp", inputs))
-        assert server.call("GET", f"/v2/models/{model}/config").json()["max_batch_size"] == most
-    labels = outputs_of(ask(server, "label_only", inputs_of("classifier", 3)))
+        assert config(server, model)["max_batch_size"] == most
+    labels = ask(server, "label_only", inputs_of("classifier", 3)).arrays()
     assert list(labels) == ["label"] and labels["label"].shape == (3,)
-    assert "datatype TYPE_FP64 for input 'x', model provides TYPE_FP32" in reason(server, "wrong_type")
-    assert "it has no output 'z'; its outputs are y" in reason(server, "wrong_name")
-    assert "is an ONNX model, not TorchScript" in reason(server, "torch")
+    assert "datatype TYPE_FP64 for input 'x', model provides TYPE_FP32" in server.reason("wrong_type")
+    assert "it has no output 'z'; its outputs are y" in server.reason("wrong_name")
+    assert "is an ONNX model, not TorchScript" in server.reason("torch")
 
 
 def test_a_replaced_file_is_reloaded(tmp_path, start, sessions) -> None:
-    model = tmp_path / "models" / "m" / "1"
-    model.mkdir(parents=True)
-    shutil.copy(path_of("mlp"), model / "model.onnx")
-    server = start([tmp_path / "models"], "--model-control-mode=explicit", "--load-model=m")
-    assert_same(ask(server, "m", inputs_of("mlp", 2)), expected(sessions, "mlp", inputs_of("mlp", 2)))
-    shutil.copy(path_of("classifier"), model / "next")
-    (model / "next").rename(model / "model.onnx")
-    assert server.call("POST", "/v2/repository/models/m/load").status == 200
-    inputs = inputs_of("classifier", 2)
-    assert_same(ask(server, "m", inputs), expected(sessions, "classifier", inputs))
+    served = ((path_of(model), request(sessions, model)) for model in ("mlp", "classifier"))
+    assert_reloaded(start, tmp_path / "models", *served)

@@ -30,6 +30,8 @@ NUMPY = {
     "FP32": np.float32,
     "FP64": np.float64,
 }
+# Datatype of an array; texts are an array of objects.
+DATATYPES = {np.dtype(kind): datatype for datatype, kind in NUMPY.items()} | {np.dtype(object): "BYTES"}
 # Datatypes that Triton does not support as JSON.
 BINARY_ONLY = ("FP16", "BF16")
 
@@ -59,6 +61,16 @@ class Reply(NamedTuple):
         assert self.status == 200, self
         length = int(self.headers[HEADER_LENGTH.lower()])
         return json.loads(self.body[:length]), self.body[length:]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the outputs of a binary response by name, in their order."""
+        header, data = self.split()
+        found = {}
+        for output in header["outputs"]:
+            size = output["parameters"]["binary_data_size"]
+            blob, data = data[:size], data[size:]
+            found[output["name"]] = from_bytes(output["datatype"], blob, output["shape"])
+        return found
 
 
 class Connection(http.client.HTTPConnection):
@@ -140,12 +152,35 @@ def binary(header: dict, *blobs: bytes) -> tuple[bytes, dict]:
     return text + b"".join(blobs), {HEADER_LENGTH: str(len(text))}
 
 
+def arrays(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict]:
+    """Returns body and headers of a request with these inputs, whose response is binary too."""
+    rows, blobs = [], []
+    for name, array in inputs.items():
+        datatype = DATATYPES[array.dtype]
+        texts = (text.encode() for text in array.flat) if datatype == "BYTES" else ()
+        blobs.append(strings(*texts) if datatype == "BYTES" else array.tobytes())
+        rows.append(tensor(name, datatype, array.shape, binary_data_size=len(blobs[-1])))
+    return binary(request(*rows, parameters={"binary_data_output": True}), *blobs)
+
+
 def strings(*elements: bytes) -> bytes:
     """Encodes a BYTES tensor."""
     return b"".join(struct.pack("<I", len(element)) + element for element in elements)
 
 
+def texts(data: bytes) -> list[bytes]:
+    """Decodes a BYTES tensor."""
+    found = []
+    while data:
+        end = 4 + struct.unpack_from("<I", data)[0]
+        found.append(data[4:end])
+        data = data[end:]
+    return found
+
+
 def from_bytes(datatype: str, data: bytes, shape) -> np.ndarray:
+    if datatype == "BYTES":
+        return np.array(texts(data), object).reshape(shape)
     return np.frombuffer(data, NUMPY[datatype]).reshape(shape)
 
 

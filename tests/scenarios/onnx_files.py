@@ -18,7 +18,7 @@ CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 sys.path.insert(0, str(CLIENTS))
 
 import server as servers  # noqa: E402
-import test_onnx  # noqa: E402
+from model_files import LENIENT, ask, assert_same  # noqa: E402
 from server import Server  # noqa: E402
 
 # Sizes of variable dimensions besides the first, by part of a file's name and by input.
@@ -69,7 +69,7 @@ def failure(server: Server, model: str, session) -> str:
         inputs = inputs_of(model, session, rows)
         names = [output.name for output in session.get_outputs()]
         try:
-            test_onnx.assert_same(test_onnx.ask(server, model, inputs), dict(zip(names, session.run(names, inputs))))
+            assert_same(ask(server, model, inputs), dict(zip(names, session.run(names, inputs))))
         except AssertionError as error:
             return f"{rows} rows: " + (" ".join(str(error).split())[:300] or "the outputs differ")
     return ""
@@ -83,8 +83,7 @@ def main() -> int:
         for name, path in files.items():
             (repository / name / "1").mkdir(parents=True)
             (repository / name / "1" / "model.onnx").symlink_to(path.resolve())
-        options = ["--exit-on-error=false", "--strict-readiness=false"]
-        server = Server(Path(temporary) / "log", [repository], options).start()
+        server = Server(Path(temporary) / "log", [repository], LENIENT).start()
         rows = server.call("POST", "/v2/repository/index").json()
         reasons = {row["name"]: row.get("reason", "") for row in rows if row["state"] != "READY"}
         for name, path in files.items():
