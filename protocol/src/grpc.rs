@@ -8,6 +8,7 @@ mod error;
 mod footprint;
 mod parameters;
 mod peek;
+mod reflection;
 mod request;
 mod response;
 pub mod timeout;
@@ -16,6 +17,7 @@ pub use error::GrpcError;
 pub use footprint::{Footprint, MAX_PARAMETERS, MAX_TENSORS, TooManyParts, held_bytes};
 pub use parameters::encode_parameter;
 pub use peek::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
+pub use reflection::add_reflection;
 pub use request::{decode_request, decode_version};
 pub use response::encode_response;
 

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
+use weir_protocol::grpc::add_reflection;
 use weir_serve::{TimedBody, Upload};
 
 use super::grpc_call;
@@ -28,12 +28,7 @@ impl ProbeServices {
     pub(crate) fn new(leaving: CancellationToken, shutdown: CancellationToken) -> Self {
         let mut routes = Routes::builder();
         routes.add_service(HealthServer::new(GatewayHealth { leaving }));
-        if let Ok(service) = reflection().build_v1() {
-            routes.add_service(service);
-        }
-        if let Ok(service) = reflection().build_v1alpha() {
-            routes.add_service(service);
-        }
+        add_reflection(&mut routes);
         let routes = routes.routes().prepare();
         Self { routes, shutdown }
     }
@@ -44,12 +39,4 @@ impl ProbeServices {
         let request = grpc_call::request(parts, parts.uri.clone(), body);
         grpc_call::answer(self.routes.clone(), request, self.shutdown.clone()).await
     }
-}
-
-/// Returns the reflection service's builder. Building fails only if the descriptors from the build are broken; the
-/// gateway then has no reflection.
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
+use weir_protocol::grpc::add_reflection;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use weir_serve::http2_limits::{ConnectionAge, Http2Limits, MAX_REPLICA_HEAD, Ping};
 use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream};
@@ -103,12 +103,7 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
     }
     let mut routes = Routes::builder();
     routes.add_service(service).add_service(HealthServer::new(Readiness(server)));
-    if let Ok(service) = reflection().build_v1() {
-        routes.add_service(service);
-    }
-    if let Ok(service) = reflection().build_v1alpha() {
-        routes.add_service(service);
-    }
+    add_reflection(&mut routes);
     let limits = MessageLimits { size: options.max_message, decompressed: options.max_decompressed };
     let routes = routes.routes().prepare();
     Calls {
@@ -119,14 +114,6 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
         connections: options.connections,
         gzip_responses: options.gzip_responses,
     }
-}
-
-/// Returns the reflection service, with which `grpcurl` and similar clients list the port's methods. The descriptors
-/// are compiled in, so building it fails only if they are broken; then the server runs without reflection.
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
 #[cfg(test)]
