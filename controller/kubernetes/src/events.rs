@@ -4,10 +4,10 @@
 //! The name of an Event is derived from its whole content. So the same message finds the Event that an earlier process
 //! wrote, and another message with the same reason gets an Event of its own.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event as Note, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;

@@ -1,9 +1,10 @@
 //! Rules about the source that neither rustc nor clippy checks: retired words, one type name once per crate,
-//! doc comments that say something, and no circles of imports. `tests/tree.rs` holds the workspace to them.
+//! doc comments that say something, no circles of imports, and manifests that enable what their crates use. `tests/tree.rs` holds the workspace to them.
 //!
 //! Each rule is a function of source text; only `tree` reads files.
 
 mod docs;
+mod features;
 mod graph;
 mod imports;
 mod prose;
@@ -12,6 +13,7 @@ mod types;
 mod words;
 
 pub use docs::short_docs;
+pub use features::missing_features;
 pub use graph::circles;
 pub use imports::{Imports, Module};
 pub use prose::unclear_sentences;

@@ -4,18 +4,22 @@
 use std::collections::BTreeSet;
 use std::env::var_os;
 use std::error::Error;
-use std::path::Path;
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
 
 use weir_tidy::{
-    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, retired_identifiers, retired_path,
-    short_docs, unclear_sentences,
+    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, missing_features, retired_identifiers,
+    retired_path, short_docs, unclear_sentences,
 };
 
 type Checked = Result<(), Box<dyn Error>>;
 
+fn root() -> PathBuf {
+    var_os("TIDY_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), Into::into)
+}
+
 fn workspace() -> std::io::Result<Vec<Crate>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = var_os("TIDY_ROOT").map_or(root, Into::into);
+    let root = root();
     let folder = var_os("TIDY").unwrap_or_default();
     let folder = folder.to_string_lossy();
     let mut all = crates(&root.canonicalize()?)?;
@@ -80,6 +84,24 @@ fn a_type_name_is_defined_once_per_crate() -> Checked {
         let files = files.collect::<Result<Vec<_>, String>>()?;
         let names = duplicate_types(files.iter().map(|(path, file)| (*path, file)));
         found.extend(names.into_iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))));
+    }
+    assert_none(&found);
+    Ok(())
+}
+
+#[test]
+fn manifests_enable_the_features_that_their_crates_use() -> Checked {
+    let all = read_to_string(root().join("Cargo.toml"))?;
+    let mut found = Vec::new();
+    for unit in workspace()? {
+        let folders = Path::new(&unit.root).ancestors().map(|folder| root().join(folder).join("Cargo.toml"));
+        let manifest = folders.into_iter().find(|path| path.is_file()).unwrap_or_default();
+        let own = read_to_string(&manifest)?;
+        // The rule's own table names every use.
+        for file in unit.files.iter().filter(|file| !file.path.ends_with("tidy/src/features.rs")) {
+            let missing = missing_features(&file.text, &own, &all).into_iter();
+            found.extend(missing.map(|feature| format!("{}: {feature} is not in {}", file.path, manifest.display())));
+        }
     }
     assert_none(&found);
     Ok(())

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future;
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt, select_all};
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Node, Service};
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::HELD_FOR;

@@ -4,11 +4,11 @@ mod fetch;
 #[cfg(test)]
 mod tests;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use weir_cluster::{Failure, FailureReason, Phase};
 
 use super::{advice, room};
