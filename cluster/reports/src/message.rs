@@ -24,6 +24,9 @@ const MOST_SIZES: usize = 256;
 /// Maximum number of replicas of one revision with requests: the maximum that an autoscaler requests.
 const MOST_REPLICAS: usize = 10_000;
 
+/// Maximum length of a replica's name in bytes: that of a pod's name. The reader of the reports keeps the names.
+const MOST_NAME: u64 = 253;
+
 /// Maximum count that is accepted: 10 000 requests a second take 890 years to reach it. The sum over all gateways and
 /// buckets therefore does not overflow.
 const MOST_COUNTED: u64 = 1 << 48;
@@ -111,7 +114,7 @@ fn decode_activity(name: &RevisionName, activity: proto::Activity) -> Result<Act
         queue_delay: decode_histogram(name, activity.queue_delay)?,
         service_time: decode_histogram(name, activity.service_time)?,
         batches: decode_batches(name, &activity.batches)?,
-        replica_loads: decode_loads(activity.replica_loads)?,
+        replica_loads: decode_loads(name, activity.replica_loads)?,
     })
 }
 
@@ -178,20 +181,22 @@ fn encode_loads(loads: &ReplicaLoads) -> Vec<proto::ReplicaLoad> {
     loads.collect()
 }
 
-fn decode_loads(loads: Vec<proto::ReplicaLoad>) -> Result<ReplicaLoads, RemoteError> {
+fn decode_loads(name: &RevisionName, loads: Vec<proto::ReplicaLoad>) -> Result<ReplicaLoads, RemoteError> {
     at_most("replicas", loads.len(), MOST_REPLICAS)?;
     let loads = loads.into_iter().map(|load| {
+        limited(name, "the length of a replica's name", load.name.len() as u64, MOST_NAME)?;
         let (streams, requests) = (load.streams, load.requests);
-        (Arc::from(load.name), ReplicaLoad { streams, requests })
+        Ok((Arc::from(load.name), ReplicaLoad { streams, requests }))
     });
-    Ok(loads.collect())
+    loads.collect()
 }
 
 fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, RemoteError> {
-    if value <= MOST_COUNTED {
-        return Ok(value);
-    }
-    Err(RemoteError::TooLarge { revision: name.clone(), what, value, most: MOST_COUNTED })
+    limited(name, what, value, MOST_COUNTED)
+}
+
+fn limited(name: &RevisionName, what: &'static str, value: u64, most: u64) -> Result<u64, RemoteError> {
+    if value <= most { Ok(value) } else { Err(RemoteError::TooLarge { revision: name.clone(), what, value, most }) }
 }
 
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), RemoteError> {

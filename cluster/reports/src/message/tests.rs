@@ -226,6 +226,11 @@ fn invalid_names_and_numbers_are_refused_by_name() {
         "invalid report of default/digits-predictor-00001: woken is 18446744073709551615, at most \
          281474976710656 is accepted"
     );
+    let load = proto::ReplicaLoad { name: "r".repeat(254), ..proto::ReplicaLoad::default() };
+    assert_eq!(
+        refused(one(proto::Activity { replica_loads: vec![load], ..proto::Activity::default() })),
+        "invalid report of default/digits-predictor-00001: the length of a replica's name is 254, at most 253 is accepted"
+    );
 }
 
 #[test]
