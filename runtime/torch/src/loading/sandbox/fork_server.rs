@@ -189,7 +189,13 @@ fn copy(stream: UnixStream, others: &mut Vec<ForkedChild>, work: Child) -> Optio
         }
         pid => {
             let pid = Pid::from_raw(pid)?;
-            Some(ForkedChild { pid, process: pidfd_open(pid, PidfdFlags::empty()).ok()?, stream, killed: false })
+            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+                // Without a descriptor, the end of the child cannot be awaited beside the others.
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = waitpid(Some(pid), WaitOptions::empty());
+                return None;
+            };
+            Some(ForkedChild { pid, process, stream, killed: false })
         }
     }
 }
