@@ -1,16 +1,20 @@
 //! Proof that the rows of a batch are independent: the dimension of the rows is followed through the graph.
 //!
-//! A tensor that holds rows has them in one dimension, whose index is `(outer, row, inner)` with the last part the
-//! fastest: 1 and 1 if the dimension has just the rows. A view moves the rows by the same arithmetic. Each operator
-//! must then compute each row from that row alone.
+//! One dimension of a tensor holds the rows. A reshape may have merged it with other dimensions: then its size is
+//! `outer * rows * inner`, and the element at `(o * rows + row) * inner + i` belongs to `row`. Without a merge, `outer`
+//! and `inner` are 1. Further reshapes change these numbers by the same arithmetic. Each operator must compute each row
+//! of its result from that row of its operands alone.
 
+mod arguments;
+mod dimensions;
 mod gathers;
 mod pairs;
+mod products;
 mod rules;
 
 use std::collections::{HashMap, HashSet};
 
-use self::rules::{operand, plain};
+use self::arguments::{operand, plain};
 use crate::expression::Expression;
 use crate::graph::{Argument, Dimension, Node, Operator, OutputKind, Program, Returned, ValueId, ValueKind};
 use crate::monomial::Monomial;
@@ -152,7 +156,8 @@ impl Proof<'_> {
         self.states.get(&value).cloned().unwrap_or(State::Constant)
     }
 
-    /// Returns the state of a value, in which equal elements count as rows if there is a dimension of them.
+    /// Returns the state of a value. A tensor of equal elements counts as rows if a dimension has the size of the
+    /// batch.
     fn settled(&self, value: ValueId) -> State {
         let state = self.state(value);
         let (State::Uniform, Ok(sizes)) = (&state, self.sizes(value)) else { return state };
@@ -201,7 +206,7 @@ impl Proof<'_> {
         self.finish(node, rule, state)
     }
 
-    /// Handles operators whose operands are the same for every batch. The result is so too, unless it is random.
+    /// Handles operators whose operands are the same for every batch: so is the result, unless it is random.
     fn of_constants(&self, node: &Node, name: &str) -> Proven<()> {
         let random = ["rand", "bernoulli", "multinomial", "normal", "dropout"].iter().any(|part| name.contains(part));
         let is_off = node.argument("train") == Some(&Argument::Bool(false));
@@ -235,12 +240,12 @@ impl Proof<'_> {
                 Returned::List(values) => values.clone(),
                 Returned::Nothing => continue,
             };
-            // The state of a recurrent layer has the layers in front.
+            // The first dimension of a recurrent layer's state is the number of layers.
             let state = match (&state, rule) {
                 (State::Rows(_), Rule::Recurrent) if index > 0 => State::Rows(plain(1)),
                 _ => state.clone(),
             };
-            // The other results of a look-up of bags have the numbers of the rows.
+            // The other results of `embedding_bag` contain the numbers of the rows.
             if rule == Rule::EmbeddingBag && index > 0 {
                 self.undecided.extend(values);
                 continue;

@@ -1,6 +1,6 @@
 //! Operators that take elements by index: look-ups, scatters, and the numbers of the rows.
 
-use super::rules::{axis, operand, plain};
+use super::arguments::{axis, operand, plain};
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::monomial::Monomial;
@@ -33,7 +33,8 @@ impl Proof<'_> {
         }
     }
 
-    /// Handles bags of indices: a matrix with a bag per row, or a list in which each row has as many as the next.
+    /// Handles bags of indices: a matrix with one bag in each row, or a list that is divided into bags of equal size,
+    /// one for each row.
     pub(super) fn embedding_bag(&self, node: &Node) -> Proven<State> {
         let (Some(table), Some(indices)) = (operand(node, 0), operand(node, 1)) else { return Err(Stop::Unknown) };
         let (State::Constant, State::Rows(rows)) = (self.state(table), self.settled(indices)) else {
@@ -75,7 +76,7 @@ impl Proof<'_> {
             (Some(own), None, None) if indices.get(own.dim).is_none_or(Option::is_none) => {
                 Ok(State::Rows(Rows { dim: place.after(own.dim, &indices), ..own }))
             }
-            // Each row takes from itself, if its number stands in the dimension of the rows.
+            // The numbers of the rows index the dimension of the rows, so each row takes elements of itself.
             (Some(own), rows, Some((at, dim)))
                 if own == plain(at) && rows.as_ref().is_none_or(|it| *it == plain(dim)) =>
             {
@@ -152,7 +153,7 @@ struct Place {
     first: usize,
     /// Number of their dimensions.
     rank: usize,
-    /// True if they stand where the indexed dimensions were; otherwise they are in front.
+    /// True if the broadcast dimensions replace the indexed ones; otherwise they come first.
     is_inside: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Operators that combine two or more tensors otherwise than element by element: sums of products, distances, samples.
 
-use super::rules::{axis, operand, plain};
+use super::arguments::{axis, operand, plain};
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::monomial::Monomial;
