@@ -182,8 +182,8 @@ impl Archive {
     }
 }
 
-/// Opens an archive that begins with the section. If its beginning is searched for instead, the records of a zip64
-/// archive that torch writes are taken for a shift of the directory, for some lengths of names.
+/// Opens an archive that begins with the section. By default the library searches for the beginning. For some lengths
+/// of names it then takes the zip64 records that torch writes for a shift of the directory.
 fn opened(section: Section) -> Result<Zip, ExportedError> {
     let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
     let zip = ZipArchive::with_config(from_start, BufReader::new(section)).map_err(damaged)?;

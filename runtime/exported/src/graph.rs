@@ -100,7 +100,7 @@ pub struct Weight {
 /// An entry of the archive with the elements of one or several weights.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// Name of the entry. If the entry is in an archive that is an entry itself, that one's name and a slash precede it.
+    /// Name of the entry. In an inner archive, the name of the inner archive and a slash precede it.
     pub entry: String,
     /// Name of the entry that is the archive of this one; `None` for an entry of the file itself.
     pub(crate) archive: Option<String>,

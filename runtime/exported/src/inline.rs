@@ -59,7 +59,8 @@ fn subgraph_at(node: &NodeJson) -> Option<usize> {
     (node.inputs.len() > at).then_some(at)
 }
 
-/// Returns the new name of each value in a subgraph: of operands and results those outside, of others one of their own.
+/// Returns the new name of each value in a subgraph. Operands and results get the names that they have outside, and
+/// every other value gets a unique one.
 fn renamed(inner: &Graph, node: &NodeJson, at: usize, place: &str) -> Result<HashMap<String, String>, &'static str> {
     let mismatch = "does not match its subgraph";
     let operands = &node.inputs[at + 1..];

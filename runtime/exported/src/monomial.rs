@@ -53,7 +53,7 @@ impl Monomial {
         Some(product)
     }
 
-    /// Returns the exact quotient; `None` if the division leaves a rest for some sizes.
+    /// Returns the quotient; `None` if the division has a remainder for some sizes.
     pub(crate) fn divided_by(&self, other: &Self) -> Option<Self> {
         if other.factor == 0 || self.factor % other.factor != 0 {
             return None;

@@ -24,7 +24,7 @@ pub(crate) enum Rule {
     Addmm,
     /// Attention: products over the last two dimensions of all operands.
     Attention,
-    /// The first operand is normalised by constants; the argument tells whether by the batch instead.
+    /// The first operand is normalised by constants, or by the batch itself if the argument `training` is set.
     BatchNorm,
     /// A look-up of the second operand in the first, which are weights.
     Embedding,
@@ -36,7 +36,7 @@ pub(crate) enum Rule {
     Aligned,
     /// Parts of the dimension `dim` at the indices of a list.
     IndexSelect,
-    /// The numbers from 0 on: of the rows, if there are as many.
+    /// The numbers from 0 on. If there are as many as rows, they are the numbers of the rows.
     Arange,
     /// A sum of products by an equation.
     Einsum,
@@ -92,7 +92,7 @@ pub(crate) enum Rule {
     FilledLike,
     /// The dimensions in `pad`, counted from the last, get more elements.
     Pad,
-    /// The elements depend on chance in training mode, which the argument says.
+    /// The elements are random in training mode, which an argument sets.
     Dropout,
     /// A size, which is a number.
     Size,

@@ -117,7 +117,8 @@ impl Machine<'_> {
         self.stack.pop().ok_or_else(cut_off)
     }
 
-    /// Reads an unsigned number of this many bytes; a signed one for four bytes or for a length in front.
+    /// Reads the number that follows an instruction: unsigned in one or two bytes, signed in four bytes or after a
+    /// length.
     fn number(&mut self, code: u8) -> Result<i64, ExportedError> {
         let length = match code {
             b'K' => 1,
@@ -203,7 +204,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Makes what a known function would return.
+    /// Executes a call: returns the value that one of the known functions would return, without calling it.
     fn call(&mut self) -> Result<Item, ExportedError> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         match (function, arguments) {

@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn output(&self, argument: &Json, path: String) -> Result<Option<Output>, ExportedError> {
-        // Constants say nothing that a client needs.
+        // Constant outputs are left out, because they are the same for every request.
         let (ArgumentJson::AsTensor(Named { name })
         | ArgumentJson::AsSymInt(SymOr::AsName(name))
         | ArgumentJson::AsSymFloat(SymOr::AsName(name))
