@@ -10,6 +10,7 @@
 //! Latency is ignored. Response times of one server differ by a factor of a hundred, and a server that batches takes
 //! longer for more requests but still answers more of them per second.
 
+mod comparison;
 mod mixture;
 mod step;
 #[cfg(test)]
@@ -18,9 +19,13 @@ mod window;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use comparison::Usage;
+use comparison::{
+    Base, CERTAIN, Judgement, MIN_BLOCKS, PARALLEL_BLOCKS, has_changed, is_complete, judge_clear, judge_early, longest,
+};
 use mixture::Mixture;
 use step::Step;
-use window::{MAX_WINDOWS, Pool, Ratio, Slots, Throughput, Window};
+use window::{Pool, Ratio, Slots, Window};
 
 /// Limit of an engine before anything is measured: a server that generates text batches at least as many requests.
 const ENGINE_LIMIT: u32 = 64;
@@ -40,10 +45,6 @@ const STARTUP_FACTOR: u32 = 4;
 const CAREFUL_FACTOR: u32 = 2;
 const MANY: u32 = 32;
 
-/// Fraction of the possible gain for which a larger limit is kept, and of the possible loss for which a smaller one is.
-/// At the resulting limit, 10 % more requests would bring 1.25 % more answers.
-const ELASTICITY: f64 = 0.125;
-
 /// Ratio of the answers per second with two requests to those with one above which a server works on both. With one
 /// worker, the second request can only save the time between two requests.
 const PARALLEL: f64 = 1.5;
@@ -51,12 +52,6 @@ const PARALLEL: f64 = 1.5;
 /// Answers in another order than their requests that show a server to work on both. A server with one worker answers in
 /// order, and one such answer could be a race between two connections.
 const OVERTAKEN: u32 = 3;
-
-/// Largest difference of two ratios that is attributed to the measurement.
-const SAME: f64 = 0.95;
-
-/// Ratio of the throughputs of two windows below which the server has changed.
-const CHANGED: f64 = 0.7;
 
 /// Time without an answer after which the limit doubles during the first startup, and its multiple of the longest time
 /// that an answer took. Before the first answers nothing is known, and an engine whose answers take minutes must not
@@ -75,26 +70,8 @@ const PAUSE: u32 = 32;
 const SERIAL_PAUSE: u32 = 4;
 const MAX_DOUBLINGS: u32 = 2;
 
-/// Answers in the longest window: at least as many, and at least for each request at once.
-const MIN_ANSWERS: u32 = 512;
-const GENERATIONS: u32 = 6;
-/// Answers in the shortest window whose standard error is used to end it.
-const SHORT_WINDOW: u32 = 128;
-/// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
-const MAX_GENERATIONS: u32 = 32;
-
 /// Requests in flight at once from which a smaller limit is tried although no request waits.
 const MANY_IDLE: u32 = 32;
-
-/// Standard errors of a difference that is clear. A window is compared after each block, so two would be exceeded by
-/// chance too often. Before a server gets more than two requests, four are needed: with fewer, an unequal pair of short
-/// windows passed for a second worker.
-const CLEAR: f64 = 2.5;
-const CERTAIN: f64 = 4.0;
-
-/// Fewest blocks of a window that is judged, and of one that may show a second worker.
-const MIN_BLOCKS: u32 = 4;
-const PARALLEL_BLOCKS: u32 = 8;
 
 /// A limit that follows the number of answers per second.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,17 +100,6 @@ pub(crate) struct MeasuredLimit {
     mixture: Mixture,
 }
 
-/// Requests that one gateway has at a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Usage {
-    /// Requests of the gateway that are at the replica.
-    pub(crate) in_flight: u32,
-    /// Requests that the gateway may have there: its share of the limit.
-    pub(crate) allowed: u32,
-    /// Gateways that share the limit.
-    pub(crate) gateways: u32,
-}
-
 /// Workers of the server, as its answers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
@@ -154,29 +120,6 @@ enum Stage {
     Settled { pause: u32, rate: Option<Pool>, next: Step },
     /// The limit is the one of `step`, which is compared with `base`.
     Trial { base: Base, step: Step },
-}
-
-/// Throughput with a limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Base {
-    limit: u32,
-    /// Requests from which a step goes up or down: the limit, or what the clients use of it on average.
-    used: u32,
-    /// This gateway's share of the limit.
-    allowed: u32,
-    throughput: Pool,
-    slots: Slots,
-}
-
-/// Result of comparing a limit with the one before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judgement {
-    Keep,
-    Revert,
-    /// More answers are needed.
-    Open,
-    /// The clients did not send enough requests for a comparison.
-    NoDemand,
 }
 
 impl MeasuredLimit {
@@ -559,116 +502,5 @@ impl MeasuredLimit {
         }
         (self.limit, self.stage, self.window, self.overtaken) = (limit, stage, None, 0);
         (self.latest, self.freed) = (None, None);
-    }
-}
-
-/// Returns true if the server's throughput changed so much that the best limit may have changed too.
-fn has_changed(before: Throughput, now: Throughput) -> bool {
-    now.compare(before, CHANGED, CLEAR) == Ratio::Below || now.compare(before, 1.0 / CHANGED, CLEAR) == Ratio::Above
-}
-
-/// Returns true if a window of a limit that stays is complete: it has the most answers, or it is precise enough for the
-/// step that is `due`.
-fn is_complete(window: &Window, usage: Usage, due: Option<Step>) -> bool {
-    let is_long = window.blocks() >= 2 * MIN_BLOCKS && window.answers() >= SHORT_WINDOW;
-    let is_precise = due.is_some_and(|step| window.throughput().error <= step.precision());
-    is_long && is_precise || window.answers() >= longest(usage.allowed)
-}
-
-/// Returns the number of answers in the longest window.
-fn longest(allowed: u32) -> u32 {
-    let least = MIN_ANSWERS.min(allowed.saturating_mul(MAX_GENERATIONS));
-    allowed.saturating_mul(GENERATIONS).max(least)
-}
-
-/// Judges a window by its throughput, however uncertain.
-fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
-    let Some(threshold) = threshold(base, window, usage) else {
-        return Judgement::NoDemand;
-    };
-    let is_enough = window.throughput().ratio_to(base.throughput.mean) >= threshold;
-    if is_enough { Judgement::Keep } else { Judgement::Revert }
-}
-
-/// Judges a window of the startup by its throughput. More answers per second are enough at once, but fewer may be chance
-/// until each request was answered twice.
-fn judge_early(base: Base, window: &Window, usage: Usage) -> Judgement {
-    match judge_point(base, window, usage) {
-        Judgement::Revert if window.answers() < 2 * usage.allowed => Judgement::Open,
-        judgement @ (Judgement::Keep | Judgement::Revert | Judgement::Open | Judgement::NoDemand) => judgement,
-    }
-}
-
-/// Judges a window once the difference is clear, or the window is precise enough for the step.
-fn judge_clear((base, step): (Base, Step), window: &Window, usage: Usage, now: Instant) -> Judgement {
-    if window.is_far_behind(base.throughput.mean, now) {
-        return Judgement::Revert;
-    }
-    let Some(threshold) = threshold(base, window, usage) else {
-        return Judgement::NoDemand;
-    };
-    let (throughput, most) = (window.throughput(), longest(base.most_at_once().max(usage.allowed)));
-    let is_precise = window.answers() >= most && throughput.error <= step.precision();
-    match throughput.compare(base.throughput.mean, threshold, CLEAR) {
-        _ if window.blocks() < MIN_BLOCKS => Judgement::Open,
-        Ratio::Above => Judgement::Keep,
-        Ratio::Below => Judgement::Revert,
-        Ratio::Unclear if !is_precise && window.answers() < most * MAX_WINDOWS => Judgement::Open,
-        Ratio::Unclear => judge_point(base, window, usage),
-    }
-}
-
-/// Returns the least ratio of the throughputs for which the new limit is kept; `None` if the clients did not use it.
-fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
-    let factor = f64::from(window.peak) / f64::from(base.allowed.max(1));
-    if usage.allowed > base.allowed && factor < 1.05 {
-        return None;
-    }
-    match (window.slots, base.slots) {
-        // No request waited with the larger limit, so the rate is that of the clients.
-        (Slots::Idle, _) if usage.allowed > base.allowed => Some(SAME),
-        (Slots::Idle, _) => None,
-        // The rate before was that of the clients. Only a server that has too many requests answers more of fewer.
-        (Slots::Busy, Slots::Idle) => Some(1.0 / SAME),
-        (Slots::Busy, Slots::Busy) => Some(usage.least_ratio(factor)),
-    }
-}
-
-impl Base {
-    /// Returns true if the throughput is known precisely enough to try `step`. While no request waits, it is the rate of
-    /// the clients, which more windows do not show more precisely.
-    fn is_precise(&self, step: Step) -> bool {
-        self.slots == Slots::Idle || self.throughput.is_precise(step.precision())
-    }
-
-    /// Returns true if `limit` may bring more answers. While no request waits, only a smaller one can.
-    fn may_improve(&self, limit: u32, step: Step) -> bool {
-        match self.slots {
-            Slots::Busy => limit != self.limit,
-            Slots::Idle => limit < self.used && !step.is_finest(),
-        }
-    }
-
-    /// Returns the most requests of this gateway that the limit and the clients allowed at once.
-    fn most_at_once(&self) -> u32 {
-        self.allowed.min(self.used)
-    }
-
-    fn of(limit: u32, window: &Window, usage: Usage) -> Self {
-        let used = match window.slots {
-            Slots::Busy => limit,
-            Slots::Idle => window.at_once().saturating_mul(usage.gateways).clamp(1, limit),
-        };
-        Self { limit, used, allowed: usage.allowed, throughput: Pool::of(window.throughput()), slots: window.slots }
-    }
-}
-
-impl Usage {
-    /// Returns the least ratio of this gateway's answers per second if it alone has `factor` times as many requests as
-    /// before. From a server without spare capacity it takes answers of the other gateways, which is no gain.
-    fn least_ratio(self, factor: f64) -> f64 {
-        let gateways = f64::from(self.gateways.max(1));
-        let taken = factor * gateways / (factor + gateways - 1.0);
-        taken + (factor - taken) * ELASTICITY
     }
 }

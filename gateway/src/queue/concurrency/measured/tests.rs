@@ -4,6 +4,7 @@ mod simulation;
 
 use proptest::prelude::*;
 
+use super::comparison::ELASTICITY;
 use super::*;
 use simulation::{Lengths, Server, Simulation};
 
