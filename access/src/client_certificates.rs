@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most entries of client certificates of all access files: a certificate is compared with the authorities of each.
+/// Maximum number of `clientCertificates` entries in all access files together: the gateway verifies a certificate
+/// against the authorities of each entry.
 pub(crate) const MAX_ENTRIES: usize = 32;
 
 /// Longest prefix, in bytes.

@@ -11,7 +11,8 @@ pub fn part_of_count(count: NonZeroU32, gateways: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Returns the content of a full bucket of one gateway, by the same rule as [`part_of_count`].
+/// Returns one gateway's part of a burst, the units that may arrive at once after a pause, by the same rule as
+/// [`part_of_count`].
 pub(crate) fn part_of_burst(burst: NonZeroU64, gateways: NonZeroU32) -> NonZeroU64 {
     let part = burst.get().div_ceil(gateways.get().into());
     NonZeroU64::new(part).unwrap_or(NonZeroU64::MIN)

@@ -23,7 +23,7 @@ pub enum IssuerKind {
 pub struct IssuerSettings {
     /// Kind of the issuer: `openId` (the default) or `kubernetes`.
     pub kind: IssuerKind,
-    /// The issuer's URL, as in the claim `iss`. For Kubernetes the default is what the API server says.
+    /// The issuer's URL, as in the claim `iss`. For Kubernetes the default is the issuer that the API server names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// Audiences of which a token must have one. For Kubernetes the default is `weir`.
@@ -35,11 +35,12 @@ pub struct IssuerSettings {
     /// URL of the Kubernetes API server; the default is `https://kubernetes.default.svc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// File of the certificate authorities in PEM that the issuer's server has; the default is the system's, and for
-    /// Kubernetes the pod's.
+    /// PEM file with the certificate authorities by which the issuer's server is trusted; the default is the system's
+    /// file, and for Kubernetes that of the pod's ServiceAccount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// File of a bearer token for fetching the key set; the default is none, and for Kubernetes the pod's.
+    /// File of a bearer token for fetching the key set; the default is none, and for Kubernetes the token of the pod's
+    /// ServiceAccount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
     /// Claim with the client's name; the default is `sub`.

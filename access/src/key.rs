@@ -57,7 +57,8 @@ impl KeyId {
     /// Returns the id in the text of a key; `None` for text that is no key.
     #[must_use]
     pub fn in_key(text: &str) -> Option<Self> {
-        // The digest decides about the secret's digits, so that a request does not pay for looking at each of them.
+        // The secret's digits are not checked here, which would cost each request time: the digest of a wrong secret
+        // differs.
         let (id, secret) = text.strip_prefix(Self::PREFIX)?.split_at_checked(2 * ID)?;
         if secret.starts_with('_') && secret.len() == 1 + 2 * SECRET { id.parse().ok() } else { None }
     }

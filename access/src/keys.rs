@@ -23,20 +23,20 @@ struct StoredKey {
     /// Seconds since 1970 from which the key is refused; `u64::MAX` for a key that does not expire.
     expires: u64,
     caller: Arc<Caller>,
-    /// Fingerprint of the key's text, once a request had it.
+    /// Fingerprint of the key's text; set by the first request with the right secret.
     verified: OnceLock<Fingerprint>,
 }
 
 /// Reason why a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text has not the form of a key.
+    /// The text does not have the form of a key.
     #[error("it is no key")]
     Malformed,
     /// No key has this id: it was revoked, or never existed.
     #[error("no key has its id")]
     Unknown,
-    /// The id exists, and the secret is another one.
+    /// A key has this id, but another secret.
     #[error("its secret is wrong")]
     WrongSecret,
     /// The key expired. The client is known, because the secret is right.
@@ -63,8 +63,8 @@ impl Keys {
         true
     }
 
-    /// Returns the caller that has this key; `now` is the time in seconds since 1970. `fingerprint` returns that of the
-    /// text; `None` if there is none, so that the digest is computed for each request.
+    /// Returns the caller that has this key; `now` is the time in seconds since 1970. `fingerprint` returns the
+    /// fingerprint of the text. If it returns `None`, each request costs the computation of a digest.
     ///
     /// # Errors
     /// A [`KeyError`] for text that is no valid key at this time.

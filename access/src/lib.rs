@@ -1,7 +1,7 @@
 //! Access control of a gateway: API keys, rules, and the decision about one request. The crate has no IO and no clock.
 //!
-//! A request may do what some rule allows its caller; there are no rules that deny. Rules are those of the access files,
-//! for all services, and those of a service's own annotation, for that service alone.
+//! A request may do what some rule allows its caller; there are no rules that deny. Rules stand in access files, where
+//! they hold for all services, and in a service's annotation, where they hold for that service only.
 
 mod caller;
 mod client_certificates;

@@ -10,11 +10,11 @@ use crate::rate::{Rate, Unit};
 use crate::rule::is_service_pattern;
 use crate::service_id::ServiceId;
 
-/// Most limits of all access files: each request of a client may be compared with all of them.
+/// Maximum number of limits in all access files together: a request may be compared with all of them.
 pub(crate) const MAX_LIMITS: usize = 256;
 
-/// Limits of clients. Each client that matches has them for itself, in all gateways together; with `services`, for each of
-/// these services by itself.
+/// Limits of clients. Each matching client is limited separately, over all gateways together. With `services`, it is
+/// also limited separately at each of these services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientLimits {
@@ -33,14 +33,14 @@ pub struct ClientLimits {
     /// Bytes of bodies of requests and responses per minute; `None` for any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_minute: Option<NonZeroU64>,
-    /// Tokens of language models per minute, as responses say them; `None` for any number.
+    /// Tokens of language models per minute, as the `usage` of responses counts them; `None` for any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<NonZeroU64>,
     /// Requests in flight at once, from their arrival to the end of their responses; `None` for any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<NonZeroU32>,
-    /// Part of the replicas and of a full queue compared with other clients; the default is 1. It
-    /// is for all services.
+    /// Weight of the client: its part of the replicas and of a full queue, relative to other clients; the default is 1.
+    /// It cannot be set for single services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<NonZeroU16>,
 }
@@ -56,12 +56,12 @@ impl ClientLimits {
         !self.clients.is_empty() && self.clients.iter().all(|name| pattern::is_valid(name))
     }
 
-    /// Returns true if each service counts by itself.
+    /// Returns true if the limits count each service separately.
     pub(crate) fn is_per_service(&self) -> bool {
         !self.services.is_empty()
     }
 
-    /// Returns true if the limits count the requests to this service by themselves.
+    /// Returns true if the limits count the requests to this service separately.
     pub(crate) fn covers(&self, service: ServiceId<'_>) -> bool {
         self.services.iter().any(|pattern| service.matches(pattern))
     }

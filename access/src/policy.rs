@@ -73,7 +73,7 @@ pub enum Problem {
     /// A prefix by which two sources could give the same client's name.
     #[error("names of another issuer or entry could begin the same: no prefix may begin with another one")]
     SharedPrefix,
-    /// More entries of client certificates than a certificate can be compared with.
+    /// More entries of client certificates than the gateway compares with one certificate.
     #[error("more than {} entries", client_certificates::MAX_ENTRIES)]
     TooManyEntries,
     /// A time that is not written as in RFC 3339.
@@ -148,7 +148,7 @@ impl Policy {
         self.limits.iter().find(|limits| !limits.is_per_service() && limits.names(client))
     }
 
-    /// Returns the limits of a client that count requests to this service by themselves; `None` if there are none.
+    /// Returns the limits of a client that count requests to this service separately; `None` if there are none.
     #[must_use]
     pub fn limits_at(&self, client: &str, service: ServiceId<'_>) -> Option<&ClientLimits> {
         self.limits.iter().find(|limits| limits.covers(service) && limits.names(client))

@@ -12,7 +12,7 @@ pub enum Unit {
     Requests,
     /// Bytes of the bodies of requests and responses, which are counted as they pass.
     Bytes,
-    /// Tokens of language models, whose number only the end of a response says.
+    /// Tokens of language models, whose number only the end of a response contains.
     Tokens,
 }
 
@@ -27,7 +27,7 @@ pub struct Rate {
     gateways: NonZeroU32,
 }
 
-/// Part of a minute's units that a bucket holds if nothing else is set.
+/// Divisor of a minute's units for the content of a full bucket, if no burst is configured.
 const BURST_PART: u64 = 6;
 
 impl Rate {

@@ -8,11 +8,11 @@ use crate::operation::{Operation, Operations};
 use crate::pattern;
 use crate::service_id::{EVERY_SERVICE, ServiceId};
 
-/// Most rules of an annotation. Each request to the service may compare with all of them, in a gateway that other
-/// services share.
+/// Maximum number of rules in an annotation. A request to the service may be compared with all of them, which takes
+/// time of a gateway that other services share.
 pub(crate) const MAX_RULES: usize = 64;
 
-/// Most clients and roles in a rule of an annotation, for the same reason.
+/// Maximum number of clients and of roles in a rule of an annotation, for the same reason.
 const MAX_NAMES: usize = 64;
 
 /// A rule: the callers that it names may do its operations at its services.
@@ -28,7 +28,8 @@ pub struct Rule {
     /// Set to allow callers without a key or token as well.
     #[serde(default, skip_serializing_if = "is_false")]
     pub anyone: bool,
-    /// Services as `NAMESPACE/NAME`, each with an optional final `*`, or `*` for all. Left out in a service's annotation.
+    /// Services as `NAMESPACE/NAME`, each with an optional final `*`, or `*` for all. A rule in a service's annotation
+    /// has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
     /// Operations; `infer` and `metadata` if it is empty.
