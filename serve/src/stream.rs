@@ -120,7 +120,7 @@ impl Stream {
             None => {
                 self.traffic.set_blocked();
                 let allowance = self.pace.allowance(self.traffic.written());
-                // Bytes that were accepted fast buy at most one grace period of slowness later: see `pace`.
+                // Bytes that the client accepted fast allow it at most one grace period of slowness later: see `pace`.
                 let spent = allowance.saturating_sub(self.pace.grace);
                 self.waited = self.waited.max(spent);
                 let left = allowance.saturating_sub(self.waited).min(self.stall);

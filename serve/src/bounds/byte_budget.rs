@@ -38,7 +38,7 @@ struct Budget {
 pub struct BudgetPermit {
     budget: Arc<Budget>,
     bytes: AtomicUsize,
-    /// Bytes of all permits of the client; `None` if the client does not matter.
+    /// Bytes of all permits of the client; `None` if no client's share limits the permit.
     client: Option<ClientHolding>,
 }
 
@@ -75,7 +75,7 @@ impl ByteBudget {
         self.permit_of(None)
     }
 
-    /// Returns a permit of a client that holds no bytes yet. With `None`, the client does not matter.
+    /// Returns a permit of a client that holds no bytes yet. With `None`, no client's share limits the permit.
     #[must_use]
     pub fn permit_of(&self, holder: Option<Holder>) -> BudgetPermit {
         let client = holder.map(|holder| self.0.clients.of(holder));

@@ -69,7 +69,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Client {
     Ipv4(Ipv4Addr),
-    /// The first 64 bits: every host has as many addresses of its /64 network as it likes.
+    /// The first 64 bits of the address: one host may use every address of its /64 network.
     Ipv6([u16; 4]),
 }
 
@@ -146,8 +146,8 @@ impl Place {
         Arc::ptr_eq(&self.places.0, &places.0)
     }
 
-    /// Counts the place for the client that a request names, in place of the client before. Returns false if the client
-    /// has its share of the port's places.
+    /// Counts the place for the client that a request names, and no longer for the client that an earlier request
+    /// named. Returns false if the client has its share of the port's places.
     pub(crate) fn assign(&mut self, holder: Holder) -> bool {
         if self.named.as_ref().is_some_and(|unit| unit.is_of(holder)) {
             return true;

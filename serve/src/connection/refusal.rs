@@ -13,8 +13,8 @@ use super::rewind::Rewind;
 /// all heads are shorter, and are read by hyper directly.
 const LONG: usize = 1 << 10;
 
-/// Longest time for the client to read its refusal. If the connection closed before the client has sent everything, the
-/// client could lose the part of the response that it has not read.
+/// Longest time for the client to read its refusal. A connection that closes before the client has sent everything is
+/// reset, and the client may lose the part of the response that it has not read.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Size of a request's head, as far as it has arrived.
