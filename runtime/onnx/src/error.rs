@@ -51,7 +51,7 @@ impl OnnxError {
     }
 }
 
-/// Adds the next step to a message that does not say it.
+/// Adds to a message what the user can do, where the library does not say it.
 fn explained(text: &str) -> String {
     let remedy = if text.contains("Protobuf parsing failed") {
         "; the file is damaged, as after a copy or download that was cut off: copy it again"

@@ -51,7 +51,7 @@ type Name = unsafe extern "system" fn(*const OrtSession, usize, *mut OrtAllocato
 /// A function of the library that returns the type of an input or output.
 type Type = unsafe extern "system" fn(*const OrtSession, usize, *mut *mut OrtTypeInfo) -> OrtStatusPtr;
 
-/// The functions of the library about one side of a session.
+/// The library's functions that describe all inputs of a session, or all outputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
     count: Count,

@@ -23,7 +23,7 @@ pub struct Value {
     library: &'static Library,
     /// The bytes that the tensor borrows.
     borrowed: Option<Bytes>,
-    /// The inputs of the run that returned this tensor, if it may use the memory of one of them.
+    /// The inputs of the run that returned this tensor, kept alive if the tensor may use the memory of one of them.
     inputs: Option<Arc<Vec<Self>>>,
 }
 
