@@ -12,7 +12,8 @@
 //! certificate is used only when API servers trust both the old and the new one, so that no call fails. The number and
 //! duration of connections are bounded.
 //!
-//! Peers read certificate and authorities in the Secret itself. A new certificate is used once they have had time to do so.
+//! Gateways read certificate and authorities in the Secret itself. A new certificate is used once they have had time to
+//! read its authority.
 
 mod authority;
 mod callers;

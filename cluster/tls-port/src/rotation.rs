@@ -145,8 +145,8 @@ impl<V: Verifiers> Rotation<V> {
         }
     }
 
-    /// Returns the time for which the pairs, and their authorities where they are verified, could be read; `None` if they
-    /// cannot.
+    /// Returns for how long every holder could read these pairs, and every verifier their authorities; `None` if one of
+    /// them cannot yet.
     fn known_for(&mut self) -> Option<Duration> {
         let pairs = self.pairs.as_ref()?;
         // A switch changes the pair in use, and leaves the bundle as it is.

@@ -19,8 +19,8 @@ pub(crate) enum Due {
     Switch,
 }
 
-/// Returns the step that is due, given the pairs, the time in seconds since 1970, and for how long these pairs have been known
-/// where they are used and verified.
+/// Returns the step that is due, given the pairs, the time in seconds since 1970, and the time for which every holder
+/// and verifier could read these pairs.
 pub(crate) fn due(pairs: Option<&Pairs>, options: &CertificateOptions, now: u64, known_for: Option<Duration>) -> Due {
     let Some(pairs) = pairs else { return Due::Create };
     let next = pairs.next.as_ref().filter(|next| is_usable(next, &options.names, now));

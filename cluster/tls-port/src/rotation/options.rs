@@ -28,8 +28,9 @@ pub struct CertificateOptions {
 }
 
 impl CertificateOptions {
-    /// Returns the settings for a Service in this namespace, whose Secret has the same name. A cluster may be switched off
-    /// for a month. Each API server learns of a new authority by its own watch, which takes seconds even under load.
+    /// Returns the settings for a Service in this namespace, whose Secret has the same name. The lifetime allows a
+    /// cluster to be switched off for a month. The time to settle is enough for every API server, which learns of a new
+    /// authority by its own watch within seconds even under load.
     #[must_use]
     pub fn of_service(name: &str, namespace: &str, manager: &'static str) -> Self {
         Self {
@@ -47,9 +48,9 @@ impl CertificateOptions {
     /// Returns the settings for peers that share the certificate with this DNS name in the Secret `secret` of a namespace,
     /// and watch that Secret.
     ///
-    /// A stolen key is of use for four days at most: its certificate is used for two, and with the second next one its
-    /// authority is no longer trusted. Peers that the API server cannot reach have two days to read a new authority, and the
-    /// process that makes certificates may fail for five.
+    /// A stolen key is useful for at most four days: its certificate is in use for two days, and its authority is
+    /// trusted until the certificate after the next one is in use. Peers without a connection to the API server have
+    /// two days to read a new authority, and the process that makes certificates may be down for five days.
     #[must_use]
     pub fn of_peers(secret: &str, namespace: &str, name: &str, manager: &'static str) -> Self {
         Self {
