@@ -91,8 +91,9 @@ const MAX_CLIENTS: usize = 1024;
 /// Clients that are checked at once: more than can be added meanwhile.
 const CHECKED_AT_ONCE: usize = 2;
 
-/// Shortest time for which a client saves the unused part of its credits, and the number of its mean requests if they
-/// take longer: the numbers of requests that arrive in such a time differ by as much as such a part.
+/// Time for which a client may save the unused part of its credits: at least this long, or the time of so many of its
+/// mean requests if that is longer. Over such a time, random arrivals exceed and fall below their mean by about what a
+/// client can save.
 const SAVED: Duration = Duration::from_secs(1);
 const SAVED_REQUESTS: u32 = 8;
 
@@ -106,7 +107,7 @@ pub(super) struct Shares {
     virtual_time: Tag,
     /// Mean cost of all clients in microseconds.
     mean_us: Option<u64>,
-    /// All clients, each with the time at which it may be forgotten if it has no requests by then.
+    /// All clients, each with the next time at which it is checked, and forgotten if it has no requests.
     checks: VecDeque<(Instant, ClientId)>,
     /// Sum of the weights of all remembered clients.
     weights: u64,

@@ -1,9 +1,9 @@
 //! The credits that a client may hold at once.
 //!
-//! A replica finishes what it has begun. If one client held all credits, the next request of another one would wait for
-//! the end of a request, which may be a long one. So credits are kept free for clients that have used them recently: a
-//! client that wants more than its part of the credits leaves to the others as many as they together have held at once
-//! within the last seconds. A client alone holds all.
+//! A replica finishes what it has begun. If one client held all credits, the next request of another client would have
+//! to wait until a request ends, which may take long. So credits are kept free for clients that have used them
+//! recently: a client that wants more than its part of the credits leaves to the others as many as they together have
+//! held at once within the last seconds. A client alone holds all.
 
 /// Credits of the replicas that take requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ impl AllHeld {
 }
 
 impl Holding {
-    /// Returns the state of a client that has held nothing recently, so all that was held is what others held.
+    /// Returns the state of a client that has held nothing recently: all held credits were those of others.
     pub(super) fn new(all: &AllHeld, now: Instant) -> Self {
         let mut others = Peaks::default();
         others.record(all.highest(window_before(now), now), now);

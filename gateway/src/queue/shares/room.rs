@@ -32,24 +32,25 @@ impl Shares {
         let (mut left, mut content) = (Vec::new(), content);
         while content.requests >= limit.requests || content.bytes.saturating_add(bytes) > limit.bytes {
             let by = if content.requests >= limit.requests { Share::requests } else { Share::bytes };
-            // The conditions above leave a client above its share as long as there is no room.
+            // The conditions above guarantee that a client is above its share until there is room.
             let Some((sequence, freed)) = self.displace(of.client, by, at) else { break };
             left.push(sequence);
             content.bytes -= freed;
-            // A limit that has been lowered since may be far exceeded: one place is enough.
+            // The queue may be far above a limit that was lowered meanwhile: one place is enough.
             content.requests = limit.requests.saturating_sub(1);
         }
         Some(left)
     }
 
-    /// Returns true if a client with one more request has fewer for its weight than another one.
+    /// Returns true if this client, with one more request, would have fewer requests for its weight than another client
+    /// has.
     fn outranks(&self, of: ClientShare) -> bool {
         let own = self.clients.get(&of.client).map_or(0, Share::requests) + 1;
         let most = self.greediest(of.client, Share::requests);
         most.is_some_and(|(_, share)| is_less(own, of.weight, share.requests(), share.weight))
     }
 
-    /// Returns true if a client with so many more bytes has at most its part of the bytes of a queue.
+    /// Returns true if this client, with so many more bytes, would have at most its part of the bytes of a queue.
     fn has_bytes(&self, of: ClientShare, bytes: usize, limit: usize) -> bool {
         let own = self.clients.get(&of.client).map_or(0, |share| share.bytes).saturating_add(bytes);
         let others = self.order.iter().filter(|(_, _, client)| *client != of.client);
