@@ -122,7 +122,7 @@ impl Files {
             file.write(|| latest(&histories, &declaration));
         });
         if let Err(error) = written.await {
-            tracing::error!(%error, "saving the revision numbers failed");
+            tracing::error!(%error, "the task that saves the revision numbers panicked");
         }
     }
 

@@ -121,7 +121,7 @@ impl Acceptor {
             return Ok(Some((tcp, place)));
         }
         if !self.waiting.enter(Waiting::new(tcp, client.ip())) {
-            tracing::debug!(%client, "closed a connection of a client that has too many");
+            tracing::debug!(%client, "closed a connection: the client has too many open connections");
         }
         Ok(None)
     }

@@ -90,7 +90,7 @@ fn warm_up_on_copy(
             tracing::warn!(
                 model = interface.model,
                 %error,
-                "skipping warm-up: runs change the model's state, and there is no room for a copy of it"
+                "skipping warm-up: its runs would change the model's state, and the device has no memory for a copy of the model"
             );
             instance.run_memory()
         }

@@ -273,8 +273,12 @@ impl<L: Launch> ModelLifecycle<L> {
         let drained = AssertUnwindSafe(self.launch.retire(Arc::clone(&served))).catch_unwind();
         match timeout(self.options.retire_limit, drained).await {
             Ok(Ok(())) => tracing::info!(model = &*model, version, "retired"),
-            Ok(Err(_)) => tracing::error!(model = &*model, version, "retiring panicked"),
-            Err(_) => tracing::warn!(model = &*model, version, "still busy after the time limit; no longer waiting"),
+            Ok(Err(_)) => tracing::error!(model = &*model, version, "the unload of a model version panicked"),
+            Err(_) => tracing::warn!(
+                model = &*model,
+                version,
+                "requests of a retired model version still run after the time limit; no longer waiting for them"
+            ),
         }
         self.registry.update(|registry| registry.model_mut(&model).finish_unload(version, &served));
         // Freeing weights takes long, so it must not block requests on this thread. An error means that the runtime is

@@ -26,7 +26,7 @@ pub(crate) fn release_memory() {
         // the file again when they are touched.
         let refused = unsafe { libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED) };
         if refused != 0 {
-            tracing::debug!("the kernel keeps the pages of libtorch's start in memory");
+            tracing::debug!("cannot release the memory that only the start of libtorch needed");
         }
     }
     trim_own_heap();

@@ -1,9 +1,9 @@
 //! Resets HTTP/2 streams whose clients stop reading.
 //!
-//! An HTTP/1.1 client that stops reading is detected by its socket, which takes no more bytes. An HTTP/2 client
-//! may go on reading its connection and leave one stream's window closed: then hyper does not poll that response's
-//! body again, or at all, and whatever the body holds, a replica's credit above all, would never be released. So each
-//! stream's task is watched from outside, by the executor that hyper spawns it on, and the body records each poll.
+//! An HTTP/1.1 client that stops reading is detected by its socket, which takes no more bytes. An HTTP/2 client may go
+//! on reading its connection and leave one stream's window closed: then hyper no longer polls that response's body, and
+//! what the body holds, such as a replica's credit, would never be released. So each stream's task is watched from
+//! outside, by the executor that hyper spawns it on, and the body records each poll.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -75,7 +75,7 @@ where
         let opened = match &self.client {
             Some(client) => match client.open() {
                 Some(open) => Some(open),
-                None => return tracing::debug!("reset a stream of a client that has too many"),
+                None => return tracing::debug!("reset a stream: the client has too many open streams"),
             },
             None => None,
         };

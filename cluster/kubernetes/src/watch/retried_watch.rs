@@ -77,7 +77,7 @@ fn seen<K>(event: watcher::Result<Event<K>>, objects: &str, last_error: &mut Opt
         Err(error) => {
             if is_new_error(&error, last_error) {
                 let advice = advice(&error);
-                tracing::warn!(%objects, %error, advice, "a watch of the API server failed: it is tried again");
+                tracing::warn!(%objects, %error, advice, "a watch of the API server failed; retrying");
             }
             None
         }

@@ -121,7 +121,7 @@ impl Reviews {
         match reading.await {
             Ok(read) => read.map_err(|message: String| (StatusCode::BAD_REQUEST, message + "\n")),
             Err(error) => {
-                tracing::error!(%error, "a review failed");
+                tracing::error!(%error, "a review panicked; the API server admits the object unchecked");
                 let message = "the review failed\n".to_owned();
                 Err((StatusCode::INTERNAL_SERVER_ERROR, message))
             }
