@@ -90,7 +90,8 @@ fn a_promotion_balances_requests_over_replicas_as_they_become_ready() {
     let service = &fixture.weir.status()["services"][0];
     assert_eq!(ready_of_the_first(service), 4, "{service:#}");
     let notes = service["notes"].to_string();
-    let waits = format!("{TWO} receives 25 % of the requests, and more as its replicas become ready: 100 % at ");
+    let waits =
+        format!("{TWO} receives 25 % of the requests, rising to 100 % as its replicas become ready, at the latest at ");
     assert!(notes.contains(&waits), "{notes}");
     std::fs::write(fixture.shared.path().join("go"), "").unwrap();
     fixture.wait_for_traffic(2, 100);

@@ -195,7 +195,7 @@ fn download(inputs: &StatusInputs<'_>, name: &RevisionName) -> String {
 /// Returns a clause that says why the plan was not sent or answered, so that a starting revision may not exist yet;
 /// empty if the plan was answered.
 fn unavailable(inputs: &StatusInputs<'_>) -> String {
-    inputs.unavailable.map_or(String::new(), |because| format!("; {because}: it is tried again"))
+    inputs.unavailable.map_or(String::new(), |because| format!("; {because}; Weir retries"))
 }
 
 /// Returns the verb with which a failure's sentence begins.
@@ -352,11 +352,11 @@ fn shifting(rollout: &Rollout, candidate: &Candidate) -> Assessment {
         (_, Some(until)) => {
             let (target, until) = (share.target, until.0);
             let message =
-                format!("{message}, and more as its replicas become ready: {target} % at {until} at the latest");
+                format!("{message}, rising to {target} % as its replicas become ready, at the latest at {until}");
             assess(Unknown, "InProgress", message)
         }
         (Strategy::Manual(Some(_)), None) => {
-            let message = format!("{message}, as canaryTrafficPercent says");
+            let message = format!("{message}, the share that canaryTrafficPercent sets");
             assess(True, "TrafficSplit", message)
         }
         (Strategy::Manual(None) | Strategy::Automatic(_), None) => assess(Unknown, "InProgress", message),
@@ -378,7 +378,7 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         assess(True, "AutoUpdateDisabled", message)
     } else {
         let message = format!(
-            "the runtime of {name} has changed: its turn comes when fewer than {} other services follow a change",
+            "the runtime of {name} has changed; its rollout starts once fewer than {} other services are rolling out such a change",
             turns::AT_ONCE
         );
         assess(Unknown, "WaitingForTurn", message)
@@ -411,7 +411,7 @@ fn runtime_unusable(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let errors = located(inputs, inputs.unserved?);
     let name = inputs.history.rollout.newest()?.as_str();
     let message = format!(
-        "{errors}; {name} goes on as it was made. Until that is mended, no change of the predictor's pod or model is carried out"
+        "{errors}; {name} keeps running unchanged. Until this is fixed, changes of the predictor's pod or model have no effect"
     );
     Some(assess(True, RUNTIME_UNUSABLE, message))
 }
@@ -424,7 +424,7 @@ fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
             format!("host {host} belongs to {holder}, which is older")
         })
         .collect();
-    let cure = "rename this service or its canary; without the older one it gets the host";
+    let cure = "rename this service or its canary, or delete the older service";
     (!conflicting.is_empty()).then(|| assess(True, HOST_CONFLICT, format!("{}: {cure}", conflicting.join(", "))))
 }
 

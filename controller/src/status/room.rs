@@ -45,7 +45,7 @@ impl Wait<'_> {
     pub(super) fn in_time(&self) -> String {
         let Self { revision, resources, message, .. } = self;
         format!(
-            "{revision} waits for room ({resources}) since {}, and counts as failed from {}: {message}",
+            "{revision} has waited for room ({resources}) since {}, and counts as failed at {}: {message}",
             written(self.since),
             written(self.deadline)
         )

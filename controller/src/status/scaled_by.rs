@@ -26,11 +26,12 @@ fn sentence(revision: &Revision, other: &OtherAutoscaler, declared: ScaledBy) ->
     let (name, revision_name) = (&other.name, revision.name.as_str());
     match (other.writes, declared) {
         (_, ScaledBy::Others) | (ReplicasField::MinReplicas, ScaledBy::MinReplicas) => None,
-        (ReplicasField::MinReplicas, ScaledBy::Weir) => {
-            Some(format!("{name} sets minReplicas, and Weir's autoscaler keeps to that number: {}", cure(name, "none")))
-        }
+        (ReplicasField::MinReplicas, ScaledBy::Weir) => Some(format!(
+            "{name} sets minReplicas, and Weir's autoscaler keeps at least that number: {}",
+            cure(name, "none")
+        )),
         (ReplicasField::Replicas, ScaledBy::Weir | ScaledBy::MinReplicas) => Some(format!(
-            "{name} sets the replicas of {revision_name}, and Weir's autoscaler leaves them alone{}: {}",
+            "{name} sets the replicas of {revision_name}, so Weir's autoscaler does not{}: {}",
             at_zero(revision),
             cure(name, "external")
         )),
@@ -38,10 +39,10 @@ fn sentence(revision: &Revision, other: &OtherAutoscaler, declared: ScaledBy) ->
 }
 
 fn cure(name: &str, class: &str) -> String {
-    format!("write the annotation {AUTOSCALER_CLASS}: {class} if that is meant, else delete {name}")
+    format!("if this is intended, set the annotation {AUTOSCALER_CLASS}: {class}; otherwise delete {name}")
 }
 
 /// Requests wake only revisions that Weir's autoscaler scales, which the message says for a revision at zero.
 fn at_zero(revision: &Revision) -> &'static str {
-    if revision.desired == 0 { ", which are none: no request starts one, `kubectl scale` does" } else { "" }
+    if revision.desired == 0 { "; there are none, and requests do not start one" } else { "" }
 }

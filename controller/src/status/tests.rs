@@ -77,7 +77,11 @@ impl World {
     }
 
     fn status_after(&self, before: &InferenceServiceStatus, now: u64) -> InferenceServiceStatus {
-        status(&StatusInputs {
+        status(&StatusInputs { conflicts: &self.conflicts(), now, ..self.inputs(before) })
+    }
+
+    fn inputs<'a>(&'a self, before: &'a InferenceServiceStatus) -> StatusInputs<'a> {
+        StatusInputs {
             declared: &self.declared,
             validation: Ok(&self.validated),
             unserved: None,
@@ -87,23 +91,15 @@ impl World {
             unavailable: None,
             snapshot: &self.snapshot,
             reports: &self.reports,
-            conflicts: &self.conflicts(),
+            conflicts: &[],
             before,
-            now,
-        })
+            now: 9,
+        }
     }
 }
 
 fn replica() -> Replica {
-    Replica {
-        name: "digits-0".into(),
-        phase: Phase::Ready,
-        endpoints: weir_cluster::Endpoints::default(),
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
-    }
+    Replica { endpoints: weir_cluster::Endpoints::default(), ..Replica::new("digits-0", Phase::Ready) }
 }
 
 fn found<'a>(status: &'a InferenceServiceStatus, kind: &str) -> &'a Condition {
@@ -223,15 +219,7 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
         declared: &declared,
         validation: Err(&errors),
         unserved: Some(&errors),
-        history: &world.history,
-        plan: Some(&world.plan),
-        applied: Ok(Some(world.applied)),
-        unavailable: None,
-        snapshot: &world.snapshot,
-        reports: &world.reports,
-        conflicts: &[],
-        before: &before,
-        now: 9,
+        ..world.inputs(&before)
     });
     assert_eq!(ready(&status), (ConditionStatus::False, "InvalidSpec"));
     assert_eq!(found(&status, Condition::PREDICTOR_READY).status, ConditionStatus::True);
@@ -250,20 +238,7 @@ fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
     let errors = validate(&world.declared, &none, &platform()).unwrap_err();
     let mut kept = world.validated.clone();
     (kept.predictor.has_pods, kept.predictor.runtime) = (false, None);
-    let status = status(&StatusInputs {
-        declared: &world.declared,
-        validation: Ok(&kept),
-        unserved: Some(&errors),
-        history: &world.history,
-        plan: Some(&world.plan),
-        applied: Ok(Some(world.applied)),
-        unavailable: None,
-        snapshot: &world.snapshot,
-        reports: &world.reports,
-        conflicts: &[],
-        before: &before,
-        now: 9,
-    });
+    let status = status(&StatusInputs { validation: Ok(&kept), unserved: Some(&errors), ..world.inputs(&before) });
     assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
     assert_eq!(status.cluster_serving_runtime_name, before.cluster_serving_runtime_name);
     let reported = found(&status, "RuntimeUnusable");
@@ -271,7 +246,7 @@ fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
     assert_eq!(reported.status, ConditionStatus::True);
     assert!(
         message.contains("spec.predictor.model.modelFormat: no runtime serves the format pytorch")
-            && message.contains("digits-predictor-00001 goes on as it was made"),
+            && message.contains("digits-predictor-00001 keeps running unchanged"),
         "{message}"
     );
     assert_eq!(before.condition("RuntimeUnusable"), None);
@@ -368,7 +343,7 @@ fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
     let status = world.status();
     let conflict = status.condition("HostConflict").unwrap();
     let expected = "host digits-default.example.com belongs to a/other, which is older: \
-        rename this service or its canary; without the older one it gets the host";
+        rename this service or its canary, or delete the older service";
     assert_eq!(conflict.message.as_deref(), Some(expected));
     assert_eq!(status.url, None);
     assert_eq!(status.address, alone.address);
@@ -436,14 +411,14 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
     assert_eq!(
         of_deployment.as_deref(),
         Some(
-            "HorizontalPodAutoscaler mine sets the replicas of digits-predictor-00001, and Weir's autoscaler leaves them \
-             alone: write the annotation serving.kserve.io/autoscalerClass: external if that is meant, else delete \
+            "HorizontalPodAutoscaler mine sets the replicas of digits-predictor-00001, so Weir's autoscaler does not: if \
+             this is intended, set the annotation serving.kserve.io/autoscalerClass: external; otherwise delete \
              HorizontalPodAutoscaler mine"
         )
     );
     assert_eq!(reported(ReplicasField::Replicas, 2, &class("none")), of_deployment);
     let at_zero = reported(ReplicasField::Replicas, 0, &[]).unwrap();
-    assert!(at_zero.contains("no request starts one"), "{at_zero}");
+    assert!(at_zero.contains("requests do not start one"), "{at_zero}");
     let of_service = reported(ReplicasField::MinReplicas, 2, &[]).unwrap();
     assert!(of_service.contains("autoscalerClass: none"), "{of_service}");
     for (writes, declared) in [
@@ -555,7 +530,7 @@ fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes()
     assert_eq!((status, &*reason), (ConditionStatus::Unknown, "WaitingForRoom"));
     assert_eq!(
         message,
-        "digits-predictor-00002 waits for room (nvidia.com/gpu) since 1970-01-01T00:02:40Z, and counts as failed from \
+        "digits-predictor-00002 has waited for room (nvidia.com/gpu) since 1970-01-01T00:02:40Z, and counts as failed at \
          1970-01-01T00:12:40Z: no node takes it (1 Insufficient nvidia.com/gpu): add a node; digits-predictor-00001 \
          keeps serving"
     );
@@ -814,8 +789,8 @@ fn a_share_that_waits_for_replicas_says_until_when() {
     assert_eq!(
         complete.message.as_deref(),
         Some(
-            "digits-predictor-00002 receives 25 % of the requests, and more as its replicas become ready: 100 % at \
-             1970-01-01T00:10:00Z at the latest; digits-predictor-00001 keeps 4 replicas until 1970-01-01T00:10:00Z, for an \
+            "digits-predictor-00002 receives 25 % of the requests, rising to 100 % as its replicas become ready, at the \
+             latest at 1970-01-01T00:10:00Z; digits-predictor-00001 keeps 4 replicas until 1970-01-01T00:10:00Z, for an \
              instant rollback"
         )
     );
