@@ -54,7 +54,8 @@ pub(crate) struct FetchArgs {
     #[arg(long, env = "WEIR_PROGRESS_PORT", value_name = "PORT")]
     pub(crate) progress_port: Option<u16>,
 
-    /// File that receives the error of a failed download, if the file exists: Kubernetes shows it in the pod's status.
+    /// File for the error of a failed download, which Kubernetes shows in the pod's status. The file must exist,
+    /// otherwise nothing is written.
     #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
     pub(crate) termination_log: PathBuf,
 

@@ -54,13 +54,13 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8443, help_heading = "TLS")]
     pub(crate) tls_port: u16,
 
-    /// File with keys and rules of clients; repeatable, and read again when it changes. With it, requests that no rule
-    /// allows are refused [default: every request is served].
+    /// File with the keys of clients and the rules that allow requests; repeatable, and read again when it changes. If
+    /// it is set, requests that no rule allows are refused [default: every request is served].
     #[arg(long = "access-file", value_name = "FILE", help_heading = "Access")]
     pub(crate) access_files: Vec<PathBuf>,
 
-    /// Secret in --namespace whose entries have the form of --access-file; repeatable. The gateway watches it, so that a
-    /// change is in use within a second, and serves once it has read it. The Secret need not exist.
+    /// Secret in --namespace whose entries are files like --access-file; repeatable. The gateway serves requests once
+    /// it has read the Secret, and applies a change within a second. The Secret need not exist.
     #[arg(long = "access-secret", value_name = "NAME", value_parser = object_name, help_heading = "Access")]
     pub(crate) access_secrets: Vec<String>,
 
@@ -149,13 +149,13 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable, help_heading = "Downloads of models")]
     pub(crate) storage_initializer_env: Vec<(String, String)>,
 
-    /// ConfigMap in the services' namespaces whose key cabundle.crt has the certificates of private authorities, by
-    /// which downloads trust servers [default: none].
+    /// ConfigMap in the services' namespaces whose key cabundle.crt has the private certificate authorities that
+    /// downloads trust [default: none].
     #[arg(long, value_name = "NAME", help_heading = "Downloads of models")]
     pub(crate) storage_initializer_ca_bundle: Option<String>,
 
-    /// URL of the cache of models on each node (`weir model-cache`), which the init containers ask before they download
-    /// [default: none].
+    /// URL of the cache of models on each node (`weir model-cache`). Init containers download from it first, and
+    /// otherwise from the model's URI [default: none].
     #[arg(long, value_name = "URL", help_heading = "Downloads of models")]
     pub(crate) model_cache_url: Option<String>,
 
@@ -234,8 +234,8 @@ pub(crate) struct ProcessArgs {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
-    /// File with bearer tokens, one in each line, of which requests from other pods to --admin-port need one; /health and
-    /// /ready stay open. The processes of Weir send the first token to each other. It is read again when it changes
+    /// File with one bearer token in each line. Requests from other pods to --admin-port need one of them, except for
+    /// /health and /ready. The processes of Weir send the first token to each other. It is read again when it changes
     /// [default: no token].
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,

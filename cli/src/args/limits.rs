@@ -34,8 +34,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "SECONDS", default_value = "75", help_heading = "Limits")]
     pub(crate) http_header_timeout_secs: NonZeroU32,
 
-    /// Time in seconds for which a request's body may pause, or a client may stop reading its response. A body or
-    /// response that takes longer in total must average at least 1 KiB/s.
+    /// Longest pause in seconds of a client that sends a request's body or reads a response. A body or response that
+    /// takes longer than this in total must average at least 1 KiB/s.
     #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Limits")]
     pub(crate) http_body_timeout_secs: NonZeroU32,
 }

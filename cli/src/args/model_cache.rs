@@ -21,7 +21,8 @@ pub(crate) struct ModelCacheArgs {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/weir/model-cache")]
     pub(crate) directory: PathBuf,
 
-    /// Bytes on disk of all models. The least recently used ones are removed, of the namespace that has the most.
+    /// Maximum size of all models on disk, in bytes. Above it, the least recently used models of the namespace with the
+    /// most bytes are removed.
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 30)]
     pub(crate) max_bytes: u64,
 
@@ -33,8 +34,8 @@ pub(crate) struct ModelCacheArgs {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
-    /// File with bearer tokens, one in each line, of which requests from other pods to --admin-port need one; /health and
-    /// /ready stay open. It is read again when it changes [default: no token].
+    /// File with one bearer token in each line. Requests from other pods to --admin-port need one of them, except for
+    /// /health and /ready. The process reads the file again when it changes [default: no token is needed].
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 

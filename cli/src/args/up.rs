@@ -56,8 +56,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) admin_address: IpAddr,
 
-    /// File with bearer tokens, one in each line, of which requests from other machines to the admin port need one;
-    /// /health stays open. It is read again when it changes [default: no token].
+    /// File with one bearer token in each line. Requests from other machines to the admin port need one of them, except
+    /// for /health. Weir reads the file again when it changes [default: no token is needed].
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
@@ -78,8 +78,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// File with keys and rules of clients; repeatable, and read again when it changes. With it, requests that no rule
-    /// allows are refused [default: every request is served].
+    /// File with the keys of clients and the rules that allow requests; repeatable, and read again when it changes. If
+    /// it is set, requests that no rule allows are refused [default: every request is served].
     #[arg(long = "access-file", value_name = "FILE", help_heading = "Access")]
     pub(crate) access_files: Vec<PathBuf>,
 

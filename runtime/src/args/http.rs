@@ -58,8 +58,8 @@ pub(super) struct HttpArgs {
     /// Port to serve metrics on; 0 takes a free port
     #[arg(long, default_value = "8002", value_name = "PORT")]
     pub(super) metrics_port: u16,
-    /// File with bearer tokens, one in each line, of which requests from other machines to --metrics-port need one;
-    /// /health stays open. It is read again when it changes. Default: no token
+    /// File with one bearer token in each line. Requests from other machines to --metrics-port need one of them, except
+    /// for /health. The server reads the file again when it changes. Default: no token is needed
     #[arg(long, value_name = "FILE")]
     pub(super) metrics_token_file: Option<PathBuf>,
     /// Print nv_gpu_* if there is a GPU

@@ -67,15 +67,16 @@ pub(super) struct ModelArgs {
     /// load; allow = serve the model and log the reason
     #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
     pub(super) warm_up_failures: WarmUpFlag,
-    /// Operators that models may call although the server does not check their operands, so that a request may end the
-    /// process or read and write memory out of bounds: names separated by commas, or all. Repeatable
+    /// Operators that models may call although the server cannot check their operands, as names separated by commas, or
+    /// all. A request to such a model may end the process, or read and write memory out of bounds. Repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
     pub(super) allow_unguarded_operators: Vec<String>,
     /// Models that contain code: allow = loaded; forbid = refused, so that only formats that are data are loaded, such as
     /// .pt2 files of torch.export.save. TorchScript, AOTInductor packages and libraries with operators are code
     #[arg(long, env = "WEIR_MODEL_CODE", value_enum, default_value = "allow", value_name = "USE")]
     pub(super) model_code: CodeFlag,
-    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE: without effect, and logged. Repeatable
+    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all backends, as ,KEY=VALUE. It has no effect, which the log
+    /// says. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
     /// Name of the server in its metadata
