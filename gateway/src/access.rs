@@ -29,9 +29,8 @@ use crate::rates::Rates;
 use audit::Audit;
 use credentials::AuthError;
 use gateway_count::GatewayCount;
-pub(crate) use guard::{Choice, Guard, Opened, RequestOrigin};
-pub(crate) use in_flight::HeldSlots;
-use in_flight::InFlight;
+pub(crate) use guard::{Choice, Guard, HeldLimits, Opened, RequestOrigin};
+use in_flight::{HeldSlots, InFlight};
 pub(crate) use request_shares::RequestShares;
 
 /// Keys and rules of a gateway with access control. They can be replaced while it serves.

@@ -123,8 +123,12 @@ async fn serve_gateway(port: PortService, stream: Box<Stream>, config: Arc<Serve
 fn service(
     port: PortService,
     peer: Peer,
-) -> impl HttpService<Incoming, ResBody = TrackedBody<FlushFirst>, Error = Infallible, Future: Future + Send + Unpin + 'static>
-{
+) -> impl HttpService<
+    Incoming,
+    ResBody = TrackedBody<FlushFirst, exchange::RequestLimits>,
+    Error = Infallible,
+    Future: Future + Send + Unpin + 'static,
+> {
     service_fn(move |mut request: Request<Incoming>| {
         let (proxy, peer, tracked) = (Arc::clone(&port.proxy), peer.clone(), peer.traffic.begin());
         if let Some(host) = &port.host {
@@ -138,8 +142,8 @@ fn service(
         }
         // Boxed, because hyper moves the future several times, and reserves space for it on idle connections too.
         Box::pin(async move {
-            let (response, unit) = exchange::respond(&proxy, request, &peer).await;
-            Ok(tracked.holding(unit).track(response.map(FlushFirst::new)))
+            let (response, held) = exchange::respond(&proxy, request, &peer).await;
+            Ok(tracked.track_with(response.map(FlushFirst::new), held))
         })
     })
 }

@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::bounds::places::ClientStreams;
-use crate::bounds::shares::HeldUnit;
 use crate::http2::streams::{self, StreamExecutor, StreamProgress};
 use crate::tunnel::Tunnel;
 
@@ -33,7 +32,7 @@ pub struct Traffic {
     client: Option<ClientStreams>,
     /// Handler that takes the connection over once its response with status 101 is written. It counts as a request in
     /// flight, so that a shutdown waits for it.
-    tunnel: Mutex<Option<(Tunnel, Option<HeldUnit>)>>,
+    tunnel: Mutex<Option<Tunnel>>,
     /// Notified when an HTTP/2 connection should accept no further requests.
     retired: Notify,
 }
@@ -42,17 +41,17 @@ pub struct Traffic {
 #[derive(Debug)]
 pub struct Exchange {
     traffic: Arc<Traffic>,
-    /// Part of a limit that the request's client holds while the request is in flight.
-    unit: Option<HeldUnit>,
 }
 
 /// A response body that keeps its exchange open until it has been sent or dropped, and records its progress for the
 /// stream's watch.
 #[derive(Debug)]
-pub struct TrackedBody<B> {
+pub struct TrackedBody<B, H = ()> {
     body: B,
     /// Remaining part of a frame of which an HTTP/2 stream has received the first part.
     rest: Option<Bytes>,
+    /// The request's parts of limits; `None` if a tunnel holds them.
+    _held: Option<H>,
     _exchange: Exchange,
 }
 
@@ -96,7 +95,7 @@ impl Traffic {
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
-        Exchange { traffic: Arc::clone(self), unit: None }
+        Exchange { traffic: Arc::clone(self) }
     }
 
     /// Lets an HTTP/2 connection finish its open requests and accept no others.
@@ -111,8 +110,8 @@ impl Traffic {
 
     /// Takes the handler that takes the connection over, and the exchange that keeps the connection open meanwhile.
     pub(crate) fn take_tunnel(self: &Arc<Self>) -> Option<(Tunnel, Exchange)> {
-        let (tunnel, unit) = self.tunnel.lock().take()?;
-        Some((tunnel, Exchange { traffic: Arc::clone(self), unit }))
+        let tunnel = self.tunnel.lock().take()?;
+        Some((tunnel, Exchange { traffic: Arc::clone(self) }))
     }
 
     pub(crate) fn add_written(&self, bytes: usize) {
@@ -195,24 +194,25 @@ impl TrafficSample {
 }
 
 impl Exchange {
-    /// Holds a part of a limit until the exchange ends. A tunnel holds it until its own end.
-    #[must_use]
-    pub fn holding(mut self, unit: Option<HeldUnit>) -> Self {
-        self.unit = unit;
-        self
-    }
-
     /// Keeps the exchange open until the response's body ends. The connection leaves HTTP after a response that has a
     /// [`Tunnel`] as an extension.
     #[must_use]
-    pub fn track<B>(mut self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+    pub fn track<B>(self, response: Response<B>) -> Response<TrackedBody<B>> {
+        self.track_with(response, ())
+    }
+
+    /// The same as [`Self::track`]. Drops `held`, the request's parts of limits, when the body ends; a tunnel keeps it
+    /// until its own end.
+    #[must_use]
+    pub fn track_with<B, H: Send + 'static>(self, mut response: Response<B>, held: H) -> Response<TrackedBody<B, H>> {
+        let mut held = Some(held);
         if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
             self.traffic.requests.fetch_add(BEGUN + 1, Ordering::Relaxed);
-            *self.traffic.tunnel.lock() = Some((tunnel, self.unit.take()));
+            *self.traffic.tunnel.lock() = Some(tunnel.holding(held.take()));
         }
         // From here on, an HTTP/2 client may stop reading the response.
         streams::record(StreamProgress::Yielded);
-        response.map(|body| TrackedBody { body, rest: None, _exchange: self })
+        response.map(|body| TrackedBody { body, rest: None, _held: held, _exchange: self })
     }
 }
 
@@ -222,7 +222,7 @@ impl Drop for Exchange {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> TrackedBody<B> {
+impl<B: Body<Data = Bytes> + Unpin, H> TrackedBody<B, H> {
     /// Returns the next frame. The HTTP/2 library holds each frame until the client has read all of it, so large frames
     /// are passed to it in pieces.
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
@@ -250,7 +250,7 @@ impl<B: Body<Data = Bytes> + Unpin> TrackedBody<B> {
 /// reads less than this in the longest stall, half a minute, is slower than 2 KiB/s.
 const PIECE: usize = 64 << 10;
 
-impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
+impl<B: Body<Data = Bytes> + Unpin, H: Unpin> Body for TrackedBody<B, H> {
     type Data = Bytes;
     type Error = B::Error;
 

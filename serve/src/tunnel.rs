@@ -32,8 +32,7 @@ impl Tunnel {
     }
 
     /// Returns a tunnel with the same handler, which keeps a value until the handler has ended.
-    #[must_use]
-    pub fn holding(self, held: impl Send + 'static) -> Self {
+    pub(crate) fn holding(self, held: impl Send + 'static) -> Self {
         Self::new(move |connection| async move {
             self.run(connection).await;
             drop(held);

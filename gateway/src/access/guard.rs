@@ -31,6 +31,15 @@ pub(crate) struct Guard<'a> {
     shares: RequestShares<'a>,
 }
 
+/// Parts of limits that a request holds until its response, or the connection of its WebSocket, has ended.
+#[derive(Debug)]
+pub(crate) struct HeldLimits {
+    /// Part of the client's requests in flight, if these are limited.
+    _slots: Option<HeldSlots>,
+    /// Part of the open requests of all clients.
+    _unit: Option<HeldUnit>,
+}
+
 /// Connection from which a request came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestOrigin {
@@ -156,13 +165,11 @@ impl<'a> Guard<'a> {
         self.check.as_ref()?.meter.get()
     }
 
-    /// Returns the request's part of the client's requests in flight, if these are limited, and of the open requests of all
-    /// clients. The response holds them until it has ended.
-    pub(crate) fn take_held(&mut self) -> (Option<HeldSlots>, Option<HeldUnit>) {
-        let Some(check) = &mut self.check else {
-            return (None, None);
-        };
-        (check.slots.take().filter(|slots| !slots.is_empty()), self.shares.take_unit())
+    /// Takes the request's parts of the client's limits; `None` if no limit counts it.
+    pub(crate) fn take_held(&mut self) -> Option<Box<HeldLimits>> {
+        let slots = self.check.as_mut().and_then(|check| check.slots.take()).filter(|slots| !slots.is_empty());
+        let unit = self.shares.take_unit();
+        (slots.is_some() || unit.is_some()).then(|| Box::new(HeldLimits { _slots: slots, _unit: unit }))
     }
 
     /// Checks that the sender may do this operation at a service.

@@ -12,7 +12,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::metered::MeteredBody;
-use crate::access::HeldSlots;
 use crate::rates::Meter;
 
 /// A response body to a client.
@@ -36,8 +35,6 @@ pub(crate) enum DownstreamBody {
     Relayed(UnsyncBoxBody<Bytes, io::Error>),
     /// The response to a client whose bytes or tokens are limited.
     Metered(Box<MeteredBody<Self>>),
-    /// The response to a client whose requests in flight are limited. The request counts until the body is dropped.
-    Counted { body: Box<Self>, _slots: HeldSlots },
 }
 
 impl DownstreamBody {
@@ -52,11 +49,6 @@ impl DownstreamBody {
     /// Returns the body of a response with these headers that this meter counts.
     pub(crate) fn metered(self, meter: Meter, headers: &HeaderMap) -> Self {
         Self::Metered(Box::new(MeteredBody::new(self, meter, headers)))
-    }
-
-    /// Returns the body of a request that counts as in flight until its response has ended.
-    pub(crate) fn counted(self, slots: HeldSlots) -> Self {
-        Self::Counted { body: Box::new(self), _slots: slots }
     }
 }
 
@@ -92,7 +84,6 @@ impl Body for DownstreamBody {
             }
             Self::Relayed(body) => Pin::new(body).poll_frame(context),
             Self::Metered(body) => body.poll_frame(context),
-            Self::Counted { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
 
@@ -105,7 +96,6 @@ impl Body for DownstreamBody {
             }
             Self::Relayed(body) => body.is_end_stream(),
             Self::Metered(body) => body.is_end_stream(),
-            Self::Counted { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -125,7 +115,6 @@ impl Body for DownstreamBody {
             }
             Self::Relayed(body) => body.size_hint(),
             Self::Metered(body) => body.size_hint(),
-            Self::Counted { body, .. } => body.size_hint(),
         }
     }
 }

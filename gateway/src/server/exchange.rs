@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use weir_serve::{
-    AfterBody, EarlyResponse, HeldUnit, PlaceHandle, Stream, Traffic, Tunnel, end_connection, leave_out_body,
-};
+use weir_serve::{AfterBody, EarlyResponse, PlaceHandle, Stream, Traffic, end_connection, leave_out_body};
 
 use super::request_checks;
-use crate::access::{Guard, HeldSlots, RequestOrigin, RequestShares};
+use crate::access::{Guard, HeldLimits, RequestOrigin, RequestShares};
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec;
@@ -30,19 +28,22 @@ pub(super) struct Peer {
     pub(super) traffic: Arc<Traffic>,
 }
 
+/// Parts of limits that a request holds until its response has ended; `None` if no limit counts it.
+pub(super) type RequestLimits = Option<Box<HeldLimits>>;
+
 impl Peer {
     pub(super) fn of(stream: &Stream) -> Self {
         Self { address: stream.peer(), place: stream.place().handle(), traffic: stream.traffic() }
     }
 }
 
-/// Answers one request of this peer. Every failure becomes a response. Also returns the request's part of the open
-/// requests of all clients.
+/// Answers one request of this peer. Every failure becomes a response. Also returns the request's parts of limits, to be
+/// held until the response has ended.
 pub(super) async fn respond(
     proxy: &Proxy,
     request: Request<Incoming>,
     peer: &Peer,
-) -> (Response<DownstreamBody>, Option<HeldUnit>) {
+) -> (Response<DownstreamBody>, RequestLimits) {
     let arrived = now();
     let (mut parts, body) = request.into_parts();
     let marks = trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
@@ -72,7 +73,7 @@ pub(super) async fn respond(
         guard.record(&error);
         codec::error(form, &error)
     });
-    let (slots, unit) = guard.take_held();
+    let held = guard.take_held();
     if parts.method == Method::HEAD {
         leave_out_body(&mut response);
     }
@@ -81,11 +82,8 @@ pub(super) async fn respond(
         None => AfterBody::Reusable,
     };
     response.headers_mut().insert(headers::REQUEST_ID, id);
-    if let Some(slots) = slots {
-        response = counted(response, slots);
-    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return (response, unit);
+        return (response, held);
     }
     // A proxy may have parsed a refused request as two (request smuggling), and may take what follows a refused upgrade
     // for a WebSocket's bytes, so the server closes the connection after the response.
@@ -96,16 +94,5 @@ pub(super) async fn respond(
     if closes {
         peer.traffic.retire();
     }
-    (response, unit)
-}
-
-/// Returns the response of a request that counts as in flight until its body or its tunnel has ended.
-fn counted(mut response: Response<DownstreamBody>, slots: HeldSlots) -> Response<DownstreamBody> {
-    match response.extensions_mut().remove::<Tunnel>() {
-        Some(tunnel) => {
-            response.extensions_mut().insert(tunnel.holding(slots));
-            response
-        }
-        None => response.map(|body| body.counted(slots)),
-    }
+    (response, held)
 }
