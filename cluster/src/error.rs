@@ -16,12 +16,10 @@ pub enum ClusterError {
         because: String,
     },
     /// The cluster has no revision of this name.
-    #[error("unknown revision {name}; known revisions: {known}")]
+    #[error("unknown revision {name}")]
     UnknownRevision {
         /// The requested revision, with its namespace.
         name: String,
-        /// Names of the existing revisions, or "none".
-        known: String,
     },
     /// The cluster can never fulfil this request; the caller must correct it.
     #[error("{subject}: {because}")]

@@ -69,7 +69,7 @@ impl Ledger {
     /// [`ClusterError::UnknownRevision`] when there is no such revision.
     pub fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<Edit, ClusterError> {
         let Some(desired) = self.replicas.get_mut(revision) else {
-            return Err(self.unknown(revision));
+            return Err(ClusterError::UnknownRevision { name: revision.to_string() });
         };
         if *desired == replicas {
             return Ok(Edit::Same);
@@ -168,12 +168,6 @@ impl Ledger {
 
     fn applied(&self) -> Applied {
         Applied { routes: self.routes.generation }
-    }
-
-    fn unknown(&self, revision: &RevisionName) -> ClusterError {
-        let known: Vec<_> = self.replicas.keys().map(ToString::to_string).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        ClusterError::UnknownRevision { name: revision.to_string(), known }
     }
 }
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use weir_cluster::{ClusterError, ReplicaLoads, RevisionName, Scale, replica_loads};
 
-use crate::objects::{AUTOSCALER, selector};
+use crate::objects::AUTOSCALER;
 use crate::view::generation::generation;
 use crate::view::observed::NotedReplicas;
 use crate::view::placements::{COST, CostEdit};
@@ -35,7 +33,9 @@ impl Scale for Kubernetes {
                 self.noted(noted).await;
                 Ok(())
             }
-            Err(error) if error::is_not_found(&error) => Err(unknown(&deployments, revision).await),
+            Err(error) if error::is_not_found(&error) => {
+                Err(ClusterError::UnknownRevision { name: revision.to_string() })
+            }
             Err(error) => Err(error::of(revision, error)),
         }
     }
@@ -83,17 +83,4 @@ async fn mark(pods: &Api<Pod>, edit: CostEdit) -> Result<(), ClusterError> {
 
 fn as_autoscaler() -> PatchParams {
     PatchParams { field_manager: Some(AUTOSCALER.to_owned()), ..PatchParams::default() }
-}
-
-/// Returns an error that lists the revisions that exist.
-async fn unknown(deployments: &Api<Deployment>, revision: &RevisionName) -> ClusterError {
-    let of_service = ListParams::default().labels(&selector(revision.service()));
-    let known = match deployments.list_metadata(&of_service).await {
-        Ok(known) => known.items.iter().map(ResourceExt::name_any).collect(),
-        Err(_) => Vec::new(),
-    };
-    ClusterError::UnknownRevision {
-        name: revision.to_string(),
-        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-    }
 }

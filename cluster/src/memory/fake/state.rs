@@ -83,12 +83,8 @@ impl State {
     }
 
     fn revision(&mut self, name: &RevisionName) -> Result<&mut Revision, ClusterError> {
-        let known = self.revisions.keys().map(ToString::to_string);
-        let known = known.collect::<Vec<_>>().join(", ");
-        self.revisions
-            .get_mut(name)
-            .map(Arc::make_mut)
-            .ok_or_else(|| ClusterError::UnknownRevision { name: name.to_string(), known })
+        let revision = self.revisions.get_mut(name).map(Arc::make_mut);
+        revision.ok_or_else(|| ClusterError::UnknownRevision { name: name.to_string() })
     }
 
     fn follow_counts(&mut self) {
