@@ -41,33 +41,20 @@ impl fmt::Display for Unplaced {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PodTemplateSpec;
-    use weir_cluster::{Endpoints, Failure, ServiceName, Workload};
+    use weir_cluster::{Failure, ServiceName, Workload};
 
     use super::*;
 
     /// A revision with this number of desired replicas, some of them ready and some that no node takes.
     fn revision(desired: u32, ready: usize, pending: usize, cause: Option<&str>) -> Revision {
         let service = ServiceName::new("default", "digits").unwrap();
-        let workload = Workload {
-            ready_call: None,
-            revision: service.revision(1).unwrap(),
-            template: PodTemplateSpec::default().into(),
-            storage: Vec::new(),
-            replicas: 0,
-            concurrency: None,
-            scaling: None,
-        };
+        let workload = Workload::new(service.revision(1).unwrap(), PodTemplateSpec::default(), 0);
         let failure = cause.map(|cause| Failure::new(FailureReason::NotStarted, cause));
         let replica = |index: usize| {
             let is_ready = index < ready;
             Replica {
-                name: index.to_string().into(),
-                phase: if is_ready { Phase::Ready } else { Phase::Pending },
-                endpoints: Endpoints::default(),
-                restarts: 0,
                 failure: failure.clone().filter(|_| !is_ready),
-                last_exit: None,
-                download: None,
+                ..Replica::new(index.to_string(), if is_ready { Phase::Ready } else { Phase::Pending })
             }
         };
         let mut revision = Revision::new(&workload, desired);

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Decisions, LEASE};
 use weir_cluster::ScalingPolicy;
 use weir_cluster::{
-    Activity, Apply, ClusterError, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase, Readiness,
-    Replica, Report, RevisionName, Scale, ServiceName, Workload,
+    Activity, Apply, ClusterError, Desired, Directory, Fake, Gateway, Lease, Membership, Phase, Readiness, Replica,
+    Report, RevisionName, Scale, ServiceName, Workload,
 };
 
 /// Longest wait of any test, in virtual time.
@@ -59,13 +59,9 @@ impl Platform {
         let service = ServiceName::new("default", name).unwrap();
         let revision = service.revision(1).unwrap();
         let workload = Workload {
-            ready_call: None,
-            revision: revision.clone(),
-            template: PodTemplateSpec::default().into(),
-            storage: Vec::new(),
-            replicas,
             concurrency: NonZeroU32::new(1),
             scaling: policy.map(Arc::new),
+            ..Workload::new(revision.clone(), PodTemplateSpec::default(), replicas)
         };
         let desired = Desired::new(service, vec![workload], None).unwrap();
         self.fake.apply(desired).await.unwrap();
@@ -409,15 +405,7 @@ async fn starts_are_measured_and_not_interrupted() {
     reporter.report(1, 0).await;
     platform.until_desired(&revision, 1).await;
     let put = |phase| {
-        let replica = Replica {
-            name: "one".into(),
-            phase,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        };
+        let replica = Replica::new("one", phase);
         platform.fake.put(&revision, replica).unwrap();
     };
     put(Phase::Starting);

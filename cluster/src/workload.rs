@@ -89,6 +89,13 @@ impl Workload {
     /// Name of the serving container in a pod with several containers.
     pub const CONTAINER: &'static str = "kserve-container";
 
+    /// Creates a workload without models, and without limits on concurrency and scaling.
+    #[must_use]
+    pub fn new(revision: RevisionName, template: impl Into<PodTemplate>, replicas: u32) -> Self {
+        let template = template.into();
+        Self { revision, template, storage: Vec::new(), ready_call: None, replicas, concurrency: None, scaling: None }
+    }
+
     /// Returns the hash of everything that shapes the workload's pods.
     #[must_use]
     pub fn identity(&self) -> Identity {

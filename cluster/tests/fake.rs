@@ -4,31 +4,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::contract::World;
-use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale, contract_tests};
+use weir_cluster::contract::{Implementation, World};
+use weir_cluster::{Fake, Gateway, Readiness, Report, contract_tests};
 
 struct Memory(Fake);
 
 #[async_trait]
 impl World for Memory {
-    fn directory(&self) -> &dyn Directory {
-        &self.0
-    }
-
-    fn apply(&self) -> &dyn Apply {
-        &self.0
-    }
-
-    fn scale(&self) -> &dyn Scale {
-        &self.0
-    }
-
-    fn reports(&self) -> &dyn Reports {
-        &self.0
-    }
-
-    fn leases(&self) -> &dyn Lease {
-        &self.0
+    fn tested(&self) -> Implementation<'_> {
+        let fake = &self.0;
+        Implementation { directory: fake, apply: fake, scale: fake, reports: fake, leases: fake }
     }
 
     fn template(&self) -> PodTemplateSpec {

@@ -4,7 +4,7 @@ use weir_cluster::{Identity, ServiceName};
 use weir_crds::{Object, read};
 
 use crate::manifest::service::{KeptObject, ModelStamps, Service};
-use crate::manifest::validate::{Platform, UrlScheme, Validated, validate};
+use crate::manifest::validate::{Platform, Validated, validate};
 use crate::runtimes::Runtimes;
 
 /// A canary with 30 percent, to append to a predictor.
@@ -14,12 +14,7 @@ pub(crate) const CANARY: &str = "  canary:
 ";
 
 pub(crate) fn platform() -> Platform {
-    Platform {
-        domain: "example.com".to_owned(),
-        scheme: UrlScheme::Http,
-        cluster_domain: "cluster.local".to_owned(),
-        routes_model_names: true,
-    }
+    Platform { routes_model_names: true, ..Platform::new("example.com") }
 }
 
 /// Returns a manifest with these annotations and this text below `spec`.

@@ -34,12 +34,7 @@ spec:
 }
 
 fn platform() -> Platform {
-    Platform {
-        domain: "example.com".to_owned(),
-        scheme: weir_controller::UrlScheme::Http,
-        cluster_domain: "cluster.local".to_owned(),
-        routes_model_names: true,
-    }
+    Platform { routes_model_names: true, ..Platform::new("example.com") }
 }
 
 fn named(name: &str) -> ServiceName {

@@ -66,12 +66,7 @@ impl World {
 
     fn over(folder: TempDir, cluster: Fake, apply: Arc<dyn Apply>) -> Self {
         let file = folder.path().join("service.yaml");
-        let platform = Platform {
-            domain: "example.com".to_owned(),
-            scheme: weir_controller::UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: true,
-        };
+        let platform = Platform { routes_model_names: true, ..Platform::new("example.com") };
         let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
         let files = files.numbered_in(folder.path().join("numbers"));
         let statuses = files.statuses();
@@ -370,13 +365,8 @@ fn min(snapshot: &Snapshot, revision: &RevisionName) -> Option<u32> {
 
 fn replica(name: &str) -> weir_cluster::Replica {
     weir_cluster::Replica {
-        name: name.into(),
-        phase: weir_cluster::Phase::Ready,
         endpoints: weir_cluster::Endpoints::default(),
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
+        ..weir_cluster::Replica::new(name, weir_cluster::Phase::Ready)
     }
 }
 
@@ -602,8 +592,8 @@ async fn an_overloaded_cluster_is_reported_and_retried() {
     let (mut world, cluster) = World::reluctant(&text("a"), &["digits"], Answer::Unavailability);
     let reports_overload = |status: &InferenceServiceStatus| ready_reason(status).1.contains("too many requests");
     let begun = world.until_status(reports_overload).await;
-    let expected = "digits-predictor-00001 is starting; the API server is not available: too many requests: it is tried \
-                    again";
+    let expected =
+        "digits-predictor-00001 is starting; the API server is not available: too many requests; Weir retries";
     assert_eq!(ready_reason(&begun), ("Loading", expected));
     cluster.recover();
     world.until_status(is_ready).await;

@@ -46,14 +46,6 @@ fn revision(service: &str) -> RevisionName {
 }
 
 fn running(revision: RevisionName) -> Revision {
-    let workload = Workload {
-        revision,
-        template: PodTemplateSpec::default().into(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: None,
-        scaling: None,
-        ready_call: None,
-    };
+    let workload = Workload::new(revision, PodTemplateSpec::default(), 1);
     Revision::new(&workload, 1)
 }

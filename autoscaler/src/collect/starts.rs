@@ -139,30 +139,14 @@ impl StartTimes {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PodTemplateSpec;
-    use weir_cluster::{Endpoints, ServiceName, Workload};
+    use weir_cluster::{ServiceName, Workload};
 
     use super::*;
 
     fn revision(replicas: &[(&str, Phase)]) -> Revision {
         let service = ServiceName::new("default", "digits").unwrap();
-        let workload = Workload {
-            ready_call: None,
-            revision: service.revision(1).unwrap(),
-            template: PodTemplateSpec::default().into(),
-            storage: Vec::new(),
-            replicas: 0,
-            concurrency: None,
-            scaling: None,
-        };
-        let replica = |(name, phase): &(&str, Phase)| Replica {
-            name: (*name).into(),
-            phase: *phase,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        };
+        let workload = Workload::new(service.revision(1).unwrap(), PodTemplateSpec::default(), 0);
+        let replica = |(name, phase): &(&str, Phase)| Replica::new(*name, *phase);
         let mut revision = Revision::new(&workload, replicas.len() as u32);
         revision.replicas = replicas.iter().map(replica).collect();
         revision

@@ -157,12 +157,7 @@ fn declaration(files: &[PathBuf], platform: Platform) -> Result<Arc<Declaration>
 }
 
 fn platform(domain: &str) -> Platform {
-    Platform {
-        domain: domain.to_owned(),
-        scheme: UrlScheme::Http,
-        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
-        routes_model_names: true,
-    }
+    Platform { routes_model_names: true, ..Platform::new(domain) }
 }
 
 /// Levels of the log: warnings always, and information with `-v`. Each further `-v` adds debug messages.

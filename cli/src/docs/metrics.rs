@@ -130,15 +130,8 @@ fn cache_metrics() -> Result<String, Box<dyn Error>> {
 async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
     let service = ServiceName::new("default", "digits")?;
     let revision = service.revision(1)?;
-    let workload = Workload {
-        ready_call: None,
-        revision: revision.clone(),
-        template: PodTemplate::default(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: None,
-        scaling: Some(Arc::default()),
-    };
+    let workload =
+        Workload { scaling: Some(Arc::default()), ..Workload::new(revision.clone(), PodTemplate::default(), 1) };
     let mut route = Route::new(service.clone(), Destination::Nowhere("".into()));
     route.mirror = Some(Mirror { revision, percent: 1 });
     route.refused_hosts = vec![Host::parse("other.example.com")?];
@@ -150,12 +143,7 @@ async fn serve(cluster: &Fake) -> Result<(), Box<dyn Error>> {
 /// Creates a controller without services.
 fn controller(cluster: &Arc<Fake>) -> Result<Controller, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let platform = Platform {
-        domain: "example.com".to_owned(),
-        scheme: weir_controller::UrlScheme::Http,
-        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
-        routes_model_names: true,
-    };
+    let platform = Platform { routes_model_names: true, ..Platform::new("example.com") };
     let files = Files::open(&[folder.path().to_owned()], platform)?;
     let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
     let files = Arc::new(files);

@@ -39,20 +39,12 @@ fn candidate(replica: &Replica, loads: &ReplicaLoads) -> ScaleInCandidate {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_cluster::{Endpoints, Phase, ReplicaLoad};
+    use weir_cluster::{Phase, ReplicaLoad};
 
     use super::*;
 
     fn replicas(phases: &[Phase]) -> Vec<Replica> {
-        let named = phases.iter().enumerate().map(|(i, phase)| Replica {
-            name: format!("r{i}").into(),
-            phase: *phase,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        });
+        let named = phases.iter().enumerate().map(|(i, phase)| Replica::new(format!("r{i}"), *phase));
         named.collect()
     }
 

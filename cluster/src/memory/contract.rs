@@ -21,7 +21,7 @@ pub use scaling::{
     a_late_watcher_sees_the_present, an_unknown_revision_is_named, counts_follow_scale, generations_only_grow,
     zero_and_back,
 };
-pub use world::World;
+pub use world::{Implementation, World};
 
 /// Defines one test per rule. The argument is an expression, evaluated in an async context, that creates a
 /// `contract::World`.

@@ -68,15 +68,7 @@ mod tests {
         let each = counts.iter().enumerate();
         let each = each.filter_map(|(i, count)| Some((i as u32 + 1, (*count)?)));
         each.map(|(number, desired)| {
-            let workload = Workload {
-                ready_call: None,
-                revision: service.revision(number).unwrap(),
-                template: crate::PodTemplate::default(),
-                storage: Vec::new(),
-                replicas: 0,
-                concurrency: None,
-                scaling: None,
-            };
+            let workload = Workload::new(service.revision(number).unwrap(), crate::PodTemplate::default(), 0);
             let revision = Revision::new(&workload, desired);
             (workload.revision, Arc::new(revision))
         })

@@ -29,6 +29,20 @@ pub struct Replica {
 }
 
 impl Replica {
+    /// Creates a replica without addresses and without a failure.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, phase: Phase) -> Self {
+        Self {
+            name: name.into(),
+            phase,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: None,
+            last_exit: None,
+            download: None,
+        }
+    }
+
     /// Returns the exit of the run that was preceded by `starts_before` starts; `None` if that run has not ended or its
     /// exit is not known any more.
     #[must_use]
@@ -251,13 +265,9 @@ mod tests {
     #[test]
     fn an_exit_belongs_to_the_run_that_ended_last() {
         let replica = |phase, restarts| Replica {
-            name: "a".into(),
-            phase,
-            endpoints: Endpoints::default(),
             restarts,
-            failure: None,
             last_exit: Some(ended(FailureReason::Exited, Some(139))),
-            download: None,
+            ..Replica::new("a", phase)
         };
         let waits = replica(Phase::BackOff, 2);
         let runs = replica(Phase::Starting, 3);

@@ -171,18 +171,12 @@ fn is_of_declaration(edit: &Edit<WatchedService>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use weir_controller::UrlScheme;
 
     use super::*;
 
     /// Returns objects of which all that existed at the start is known, except for the storage containers.
     fn listed() -> Objects {
-        let mut objects = Objects::new(Platform {
-            domain: "example.com".to_owned(),
-            scheme: UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: false,
-        });
+        let mut objects = Objects::new(Platform::new("example.com"));
         for change in [
             Change::Service(Event::InitDone),
             Change::Runtime(Kind::ServingRuntime, Event::InitDone),

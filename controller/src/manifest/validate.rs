@@ -52,6 +52,19 @@ pub struct Platform {
     pub routes_model_names: bool,
 }
 
+impl Platform {
+    /// Returns the settings of a Kubernetes cluster whose services have plain HTTP hosts in this domain.
+    #[must_use]
+    pub fn new(domain: impl Into<String>) -> Self {
+        Self {
+            domain: domain.into(),
+            scheme: UrlScheme::Http,
+            cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
+            routes_model_names: false,
+        }
+    }
+}
+
 /// Result of validating a service with errors.
 pub(crate) struct Invalid {
     /// Every error in the manifest.

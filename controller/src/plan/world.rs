@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Destination, Endpoints, Failure, FailureReason, Ledger, Phase, Replica, RevisionName, Revisions, Route,
-    ScalingPolicy, Snapshot,
+    Destination, Failure, FailureReason, Ledger, Phase, Replica, RevisionName, Revisions, Route, ScalingPolicy,
+    Snapshot,
 };
 
 use super::{Plan, plan};
@@ -118,15 +118,7 @@ impl World {
 }
 
 fn replica(number: u32) -> Replica {
-    Replica {
-        name: format!("r{number}").into(),
-        phase: Phase::Ready,
-        endpoints: Endpoints::default(),
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
-    }
+    Replica::new(format!("r{number}"), Phase::Ready)
 }
 
 fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {

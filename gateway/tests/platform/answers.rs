@@ -61,15 +61,7 @@ async fn rest_reaches_a_replica_that_speaks_http2_only() {
     let replica = TestReplica::start(Behaviour::Echo(std::time::Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     let endpoints = Endpoints { http: None, grpc: Some(replica.address.into()), metrics: None };
-    let replica_of_h2c = Replica {
-        name: "a".into(),
-        phase: Phase::Ready,
-        endpoints,
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
-    };
+    let replica_of_h2c = Replica { endpoints, ..Replica::new("a", Phase::Ready) };
     world.fake.put(&revision(1), replica_of_h2c).unwrap();
     world.settled().await;
     let answer = once(world.address(), post(HOST, "/v1/models/m:predict", "body")).await;

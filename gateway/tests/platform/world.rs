@@ -165,30 +165,15 @@ impl World {
             exit_code: Some(exit_code),
             ..Failure::new(FailureReason::Exited, format!("{name} ended with {exit_code}"))
         };
-        let replica = Replica {
-            name: name.into(),
-            phase: Phase::BackOff,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: Some(failure.clone()),
-            last_exit: Some(failure),
-            download: None,
-        };
+        let replica =
+            Replica { failure: Some(failure.clone()), last_exit: Some(failure), ..Replica::new(name, Phase::BackOff) };
         self.fake.put(&revision(number), replica).unwrap();
     }
 
     /// Reports how the last program of a replica ended; the program is started again at the same address.
     pub(crate) fn report_exit(&self, number: u32, name: &str, address: SocketAddr, exit: &Failure) {
         let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None };
-        let replica = Replica {
-            name: name.into(),
-            phase: Phase::Unready,
-            endpoints,
-            restarts: 0,
-            failure: None,
-            last_exit: Some(exit.clone()),
-            download: None,
-        };
+        let replica = Replica { endpoints, last_exit: Some(exit.clone()), ..Replica::new(name, Phase::Unready) };
         self.fake.put(&revision(number), replica).unwrap();
     }
 
@@ -238,15 +223,7 @@ pub(crate) fn service() -> ServiceName {
 
 /// Returns the workload of the service's revision with this number, without limits.
 pub(crate) fn workload(number: u32) -> Workload {
-    Workload {
-        ready_call: None,
-        revision: revision(number),
-        template: PodTemplate::default(),
-        storage: Vec::new(),
-        replicas: 0,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(revision(number), PodTemplate::default(), 0)
 }
 
 /// Returns a replica that has never failed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use weir_cluster::{Endpoints, Failure, FailureReason, Phase, Replica, Scale};
+use weir_cluster::{Failure, FailureReason, Phase, Replica, Scale};
 
 use crate::client::{once, post, with};
 use crate::replica::{Behaviour, TestReplica};
@@ -102,13 +102,9 @@ async fn a_revision_that_never_gets_ready_says_why() {
 /// Returns a replica in this phase, after a start that failed for this reason.
 fn failed(name: &str, phase: Phase, reason: FailureReason) -> Replica {
     Replica {
-        name: name.into(),
-        phase,
-        endpoints: Endpoints::default(),
         restarts: 2,
         failure: Some(Failure::new(reason, format!("{name} exited with status 1"))),
-        last_exit: None,
-        download: None,
+        ..Replica::new(name, phase)
     }
 }
 

@@ -122,15 +122,7 @@ fn revision() -> RevisionName {
 }
 
 fn snapshot() -> Snapshot {
-    let workload = Workload {
-        revision: revision(),
-        template: PodTemplateSpec::default().into(),
-        storage: Vec::new(),
-        replicas: 3,
-        concurrency: None,
-        scaling: None,
-        ready_call: None,
-    };
+    let workload = Workload::new(revision(), PodTemplateSpec::default(), 3);
     let running = Revision::new(&workload, 3);
     Snapshot { revisions: Arc::new([(revision(), Arc::new(running))].into()), ..Snapshot::default() }
 }

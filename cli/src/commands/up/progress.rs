@@ -169,7 +169,7 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
-    use weir_cluster::{Endpoints, Failure, FailureReason, PodTemplate, Replica, Workload};
+    use weir_cluster::{Failure, FailureReason, PodTemplate, Replica, Workload};
 
     use super::*;
 
@@ -179,24 +179,8 @@ mod tests {
     }
 
     fn revision(wanted: u32, phases: &[Phase]) -> Revision {
-        let workload = Workload {
-            ready_call: None,
-            revision: name(),
-            template: PodTemplate::default(),
-            storage: Vec::new(),
-            replicas: wanted,
-            concurrency: None,
-            scaling: None,
-        };
-        let replica = |phase: &Phase| Replica {
-            name: "digits-0".into(),
-            phase: *phase,
-            endpoints: Endpoints::default(),
-            restarts: 0,
-            failure: None,
-            last_exit: None,
-            download: None,
-        };
+        let workload = Workload::new(name(), PodTemplate::default(), wanted);
+        let replica = |phase: &Phase| Replica::new("digits-0", *phase);
         let mut revision = Revision::new(&workload, wanted);
         revision.replicas = phases.iter().map(replica).collect();
         revision

@@ -20,13 +20,8 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
         claims: None,
     };
     Workload {
-        ready_call: None,
-        revision: ServiceName::new("vision", "digits").unwrap().revision(3).unwrap(),
-        template: template.into(),
         storage: storage.iter().map(place).collect(),
-        replicas: 2,
-        concurrency: None,
-        scaling: None,
+        ..Workload::new(ServiceName::new("vision", "digits").unwrap().revision(3).unwrap(), template, 2)
     }
 }
 

@@ -90,18 +90,14 @@ fn replica(slice: &EndpointSlice, endpoint: &Endpoint, before: &Replicas) -> Opt
     }
     let name: Arc<str> = pod.name.as_deref()?.into();
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
+    let phase = phase(endpoint, before.get(&name));
     Some(Replica {
-        phase: phase(endpoint, before.get(&name)),
         endpoints: Endpoints {
             http: port(slice, HTTP).map(at),
             grpc: port(slice, GRPC).map(at),
             metrics: port(slice, METRICS).map(at),
         },
-        restarts: 0,
-        failure: None,
-        name,
-        last_exit: None,
-        download: None,
+        ..Replica::new(name, phase)
     })
 }
 

@@ -105,13 +105,9 @@ fn a_policy_is_read_as_it_was_written() {
         ..ScalingPolicy::default()
     };
     let workload = Workload {
-        ready_call: None,
-        revision: service().revision(1).unwrap(),
-        template: weir_cluster::PodTemplate::default(),
-        storage: Vec::new(),
-        replicas: 1,
         concurrency: NonZeroU32::new(4),
         scaling: Some(Arc::new(policy.clone())),
+        ..Workload::new(service().revision(1).unwrap(), weir_cluster::PodTemplate::default(), 1)
     };
     let text = serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read())).unwrap();
     let written: WrittenRevision = serde_json::from_str(&text).unwrap();

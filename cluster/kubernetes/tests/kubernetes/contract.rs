@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::Client;
-use weir_cluster::contract::World;
-use weir_cluster::{Apply, Directory, Gateway, Lease, Report, Reports, Scale, contract_tests};
+use weir_cluster::contract::{Implementation, World};
+use weir_cluster::{Gateway, Report, contract_tests};
 use weir_cluster_kubernetes::Kubernetes;
 use weir_cluster_reports::RemoteReports;
 
@@ -33,24 +33,15 @@ impl Server {
 
 #[async_trait]
 impl World for Server {
-    fn directory(&self) -> &dyn Directory {
-        &self.cluster
-    }
-
-    fn apply(&self) -> &dyn Apply {
-        &self.cluster
-    }
-
-    fn scale(&self) -> &dyn Scale {
-        &self.cluster
-    }
-
-    fn reports(&self) -> &dyn Reports {
-        &self.reports
-    }
-
-    fn leases(&self) -> &dyn Lease {
-        &self.cluster
+    fn tested(&self) -> Implementation<'_> {
+        let kubernetes = &self.cluster;
+        Implementation {
+            directory: kubernetes,
+            apply: kubernetes,
+            scale: kubernetes,
+            reports: &self.reports,
+            leases: kubernetes,
+        }
     }
 
     fn template(&self) -> PodTemplateSpec {

@@ -24,15 +24,7 @@ impl Case {
         Self {
             client,
             cluster: server::cluster().await,
-            workload: Workload {
-                ready_call: None,
-                revision: service.revision(1).unwrap(),
-                template: template.into(),
-                storage: Vec::new(),
-                replicas: 1,
-                concurrency: None,
-                scaling: None,
-            },
+            workload: Workload::new(service.revision(1).unwrap(), template, 1),
         }
     }
 

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use weir_cluster::contract::{self, World};
+use weir_cluster::contract::{self, Implementation, World};
 use weir_cluster::{
-    Apply, Desired, Directory, Failure, FailureReason, FailureReport, Gateway, Lease, Outlook, Report, Reports, Scale,
-    ScalingPolicy, ServiceName, Workload,
+    Apply, Desired, Directory, Failure, FailureReason, FailureReport, Gateway, Outlook, Report, Scale, ScalingPolicy,
+    ServiceName, Workload,
 };
 use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 use weir_cluster_reports::RemoteReports;
@@ -62,24 +62,15 @@ impl GatewayView {
 
 #[async_trait]
 impl World for GatewayView {
-    fn directory(&self) -> &dyn Directory {
-        &self.gateway
-    }
-
-    fn apply(&self) -> &dyn Apply {
-        &self.control
-    }
-
-    fn scale(&self) -> &dyn Scale {
-        &self.control
-    }
-
-    fn reports(&self) -> &dyn Reports {
-        &self.reports
-    }
-
-    fn leases(&self) -> &dyn Lease {
-        &self.control
+    fn tested(&self) -> Implementation<'_> {
+        let control = &self.control;
+        Implementation {
+            directory: &self.gateway,
+            apply: control,
+            scale: control,
+            reports: &self.reports,
+            leases: control,
+        }
     }
 
     fn template(&self) -> PodTemplateSpec {
@@ -130,13 +121,8 @@ async fn a_revision_that_may_scale_to_zero_and_has_no_endpoints_is_at_zero() {
     let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
     let policy = ScalingPolicy { min: 0, max: Some(2), ..ScalingPolicy::default() };
     let workload = Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: server::template().into(),
-        storage: Vec::new(),
-        replicas: 0,
-        concurrency: None,
         scaling: Some(Arc::new(policy)),
+        ..Workload::new(service.revision(1).unwrap(), server::template(), 0)
     };
     let name = workload.revision.clone();
     let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
@@ -160,13 +146,8 @@ async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
     let seen = GatewayView::connect().await;
     let service = ServiceName::new(NAMESPACE, "cannot-start").unwrap();
     let workload = Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: server::template().into(),
-        storage: Vec::new(),
-        replicas: 0,
-        concurrency: None,
         scaling: Some(Arc::new(ScalingPolicy { min: 0, ..ScalingPolicy::default() })),
+        ..Workload::new(service.revision(1).unwrap(), server::template(), 0)
     };
     let name = workload.revision.clone();
     let desired = Desired::new(service.clone(), vec![workload], None).unwrap();

@@ -18,13 +18,8 @@ async fn apply(cluster: &Kubernetes, namespace: &str) -> Workload {
     let service = ServiceName::new(namespace, "digits").unwrap();
     let policy = ScalingPolicy { max: Some(3), ..ScalingPolicy::default() };
     let workload = Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: server::template().into(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: None,
         scaling: Some(Arc::new(policy)),
+        ..Workload::new(service.revision(1).unwrap(), server::template(), 1)
     };
     let desired = Desired::new(service, vec![workload.clone()], None).unwrap();
     cluster.apply(desired).await.unwrap();

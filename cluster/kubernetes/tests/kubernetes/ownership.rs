@@ -25,15 +25,7 @@ impl Case {
         Self {
             client,
             cluster: server::cluster().await,
-            workload: Workload {
-                ready_call: None,
-                revision: service.revision(1).unwrap(),
-                template: server::template().into(),
-                storage: Vec::new(),
-                replicas: 2,
-                concurrency: None,
-                scaling: None,
-            },
+            workload: Workload::new(service.revision(1).unwrap(), server::template(), 2),
         }
     }
 

@@ -25,15 +25,7 @@ impl Case {
     }
 
     fn workload(&self, number: u32) -> Workload {
-        Workload {
-            ready_call: None,
-            revision: self.service.revision(number).unwrap(),
-            template: server::template().into(),
-            storage: Vec::new(),
-            replicas: 0,
-            concurrency: None,
-            scaling: None,
-        }
+        Workload::new(self.service.revision(number).unwrap(), server::template(), 0)
     }
 
     async fn revisions(&self) -> Vec<StoredRevision> {

@@ -58,15 +58,7 @@ async fn a_scale_in_ends_the_pod_that_frees_a_node() {
     node(&client, "scale-in-b", "1").await;
     let cluster = server::cluster().await;
     let service = ServiceName::new(NAMESPACE, "digits").unwrap();
-    let workload = Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: template().into(),
-        storage: Vec::new(),
-        replicas: 3,
-        concurrency: None,
-        scaling: None,
-    };
+    let workload = Workload::new(service.revision(1).unwrap(), template(), 3);
     let desired = Desired::new(service, vec![workload.clone()], None).unwrap();
     cluster.apply(desired).await.unwrap();
     let until = async |count: usize| {

@@ -90,6 +90,22 @@ impl Teams {
         self.until(|snapshot| snapshot.routes.of(service).is_some()).await;
     }
 
+    /// Waits until the API server gives a new object a later creation time than the first team's service has, which is
+    /// a whole second.
+    async fn until_a_later_second(&self) {
+        let theirs: Api<Service> = Api::namespaced(self.admin.clone(), self.service.namespace());
+        let created = theirs.get(self.service.name()).await.unwrap().metadata.creation_timestamp;
+        let probe = json!({ "metadata": { "name": "later" }, "spec": { "clusterIP": "None" } });
+        let probe: Service = serde_json::from_value(probe).unwrap();
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let is_later = async {
+            while theirs.create(&dry_run, &probe).await.unwrap().metadata.creation_timestamp <= created {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(server::DEADLINE, is_later).await.unwrap();
+    }
+
     /// Waits for a state that gateways see.
     async fn until(&self, is_it: impl Fn(&Snapshot) -> bool) -> Snapshot {
         let mut snapshots = self.gateway.watch();
@@ -124,15 +140,7 @@ async fn editor(admin: &Client, namespace: &str) -> Client {
 }
 
 fn workload(service: &ServiceName) -> Workload {
-    Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: server::template().into(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(service.revision(1).unwrap(), server::template(), 1)
 }
 
 /// Returns the hosts that a controller gives to a service.
@@ -217,8 +225,7 @@ async fn a_host_that_two_names_make_stays_with_the_service_that_was_there_first(
     let host = teams.service.host("example.com").unwrap();
     let claims = teams.named("roll-age");
     assert_eq!(claims.host("example.com").unwrap(), host);
-    // Creation times are whole seconds.
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    teams.until_a_later_second().await;
     teams.claim(&claims, std::slice::from_ref(&host)).await;
     let routes = teams.until(|_| true).await.routes;
     assert_eq!(holder(&routes, &host), &teams.service);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{Endpoints, LatestReports, Phase, Replica, Revision, replica_loads};
+use weir_cluster::{LatestReports, Phase, Replica, Revision, replica_loads};
 
 use crate::launch_spec::LaunchSpec;
 use crate::log::{self, Log, Printer};
@@ -136,13 +136,5 @@ fn prefix(revision: &Revision) -> String {
 
 /// Creates a replica that has not been started.
 fn pending(name: Arc<str>) -> Replica {
-    Replica {
-        name,
-        phase: Phase::Pending,
-        endpoints: Endpoints::default(),
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
-    }
+    Replica::new(name, Phase::Pending)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::contract::World;
-use weir_cluster::{Apply, Directory, Gateway, Lease, Report, Reports, Scale, contract_tests};
+use weir_cluster::contract::{Implementation, World};
+use weir_cluster::{Gateway, Report, contract_tests};
 
 use crate::platform::{DEADLINE, Platform};
 use crate::pods;
@@ -13,24 +13,9 @@ use crate::server::Behaviour;
 
 #[async_trait]
 impl World for Platform {
-    fn directory(&self) -> &dyn Directory {
-        &self.cluster
-    }
-
-    fn apply(&self) -> &dyn Apply {
-        &self.cluster
-    }
-
-    fn scale(&self) -> &dyn Scale {
-        &self.cluster
-    }
-
-    fn reports(&self) -> &dyn Reports {
-        &self.cluster
-    }
-
-    fn leases(&self) -> &dyn Lease {
-        &self.cluster
+    fn tested(&self) -> Implementation<'_> {
+        let local = &self.cluster;
+        Implementation { directory: local, apply: local, scale: local, reports: local, leases: local }
     }
 
     fn template(&self) -> PodTemplateSpec {

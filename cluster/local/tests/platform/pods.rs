@@ -49,15 +49,7 @@ pub(crate) fn revision(name: &str) -> RevisionName {
 }
 
 pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> Workload {
-    Workload {
-        ready_call: None,
-        revision: revision(name),
-        template: template.into(),
-        storage: Vec::new(),
-        replicas,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(revision(name), template, replicas)
 }
 
 /// Desired state of a service with one revision.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::contract::{World, reports_arrive_and_leave_with_their_gateway};
-use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale};
+use weir_cluster::contract::{Implementation, World, reports_arrive_and_leave_with_their_gateway};
+use weir_cluster::{Fake, Gateway, Readiness, Report};
 use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, DEADLINE};
@@ -18,24 +18,9 @@ struct Sockets {
 
 #[async_trait]
 impl World for Sockets {
-    fn directory(&self) -> &dyn Directory {
-        &self.fake
-    }
-
-    fn apply(&self) -> &dyn Apply {
-        &self.fake
-    }
-
-    fn scale(&self) -> &dyn Scale {
-        &self.fake
-    }
-
-    fn reports(&self) -> &dyn Reports {
-        &self.reports
-    }
-
-    fn leases(&self) -> &dyn Lease {
-        &self.fake
+    fn tested(&self) -> Implementation<'_> {
+        let fake = &self.fake;
+        Implementation { directory: fake, apply: fake, scale: fake, reports: &self.reports, leases: fake }
     }
 
     fn template(&self) -> PodTemplateSpec {

@@ -28,7 +28,7 @@ pub async fn applying_again_keeps_the_count(world: &dyn World) {
     let service = service(world, "keeps");
     let first = workload(world, &service, 1, 1);
     apply(world, vec![first.clone()]).await;
-    done(world.scale().scale(&first.revision, 2).await);
+    done(world.tested().scale.scale(&first.revision, 2).await);
     let mut again = first.clone();
     again.concurrency = NonZeroU32::new(3);
     apply(world, vec![again.clone()]).await;
@@ -78,9 +78,9 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
     labels.insert("changed".to_owned(), "yes".to_owned());
     changed.template = template.into();
     let desired = done(Desired::new(service.clone(), vec![changed], None));
-    let refused = world.apply().apply(desired).await;
+    let refused = world.tested().apply.apply(desired).await;
     assert!(matches!(refused, Err(ClusterError::Refused { .. })), "{refused:?}");
-    let snapshot = world.directory().watch().borrow().clone();
+    let snapshot = world.tested().directory.watch().borrow().clone();
     assert!(snapshot.routes.of(&service).is_some());
     let running = ready(world, &first.revision, 1).await;
     assert_eq!(running.identity, first.identity());
@@ -110,8 +110,8 @@ pub async fn a_forgotten_service_leaves(world: &dyn World) {
         ready(world, &revision(service, 1), 1).await;
     }
     clean(world, &service).await;
-    done(world.apply().forget(&service).await);
-    let snapshot = world.directory().watch().borrow().clone();
+    done(world.tested().apply.forget(&service).await);
+    let snapshot = world.tested().directory.watch().borrow().clone();
     assert!(!is_removed(&snapshot, &other));
     clean(world, &other).await;
 }

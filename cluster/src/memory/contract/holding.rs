@@ -9,7 +9,7 @@ use crate::HeldLease;
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn acquire(world: &dyn World, name: &str) -> HeldLease {
-    let lease = tokio::time::timeout(world.deadline(), world.leases().acquire(name)).await;
+    let lease = tokio::time::timeout(world.deadline(), world.tested().leases.acquire(name)).await;
     match lease {
         Ok(lease) => done(lease),
         Err(_) => panic!("waited too long for the lease {name}"),
@@ -20,7 +20,7 @@ async fn acquire(world: &dyn World, name: &str) -> HeldLease {
 pub async fn a_lease_has_one_holder(world: &dyn World) {
     let first = acquire(world, "contract-one").await;
     assert!(!first.is_lost());
-    let mut second = world.leases().acquire("contract-one");
+    let mut second = world.tested().leases.acquire("contract-one");
     let early = tokio::time::timeout(A_MOMENT, &mut second).await;
     assert!(early.is_err(), "two hold one lease");
     drop(first);

@@ -17,7 +17,7 @@ fn report(world: &dyn World, arrivals: u64) -> Report {
 }
 
 async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
-    let mut reports = world.reports().watch();
+    let mut reports = world.tested().reports.watch();
     let wait = reports.wait_for(|reports| is_so(reports));
     let found = tokio::time::timeout(world.deadline(), wait).await;
     assert!(matches!(found, Ok(Ok(_))), "waited for {what}");

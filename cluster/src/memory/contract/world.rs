@@ -11,19 +11,26 @@ use crate::{
     RevisionName, Route, Scale, ServiceName, Snapshot, Split, Workload,
 };
 
-/// The implementation under test.
+/// The values that implement the traits under test.
+#[derive(Clone, Copy)]
+pub struct Implementation<'a> {
+    /// The gateway's side: snapshots of the cluster.
+    pub directory: &'a dyn Directory,
+    /// The controller's side: workloads and routes.
+    pub apply: &'a dyn Apply,
+    /// The autoscaler's side: numbers of replicas.
+    pub scale: &'a dyn Scale,
+    /// Reports of all gateways.
+    pub reports: &'a dyn Reports,
+    /// Leases of controllers and autoscalers.
+    pub leases: &'a dyn Lease,
+}
+
+/// A cluster in which an implementation runs.
 #[async_trait]
 pub trait World: Send + Sync {
-    /// The directory of the implementation.
-    fn directory(&self) -> &dyn Directory;
-    /// The controller's side of the implementation.
-    fn apply(&self) -> &dyn Apply;
-    /// The autoscaler's side of the implementation.
-    fn scale(&self) -> &dyn Scale;
-    /// The reports of the implementation.
-    fn reports(&self) -> &dyn Reports;
-    /// The leases of the implementation.
-    fn leases(&self) -> &dyn Lease;
+    /// Returns the implementation under test.
+    fn tested(&self) -> Implementation<'_>;
     /// Pod template whose replicas become ready on this implementation, several at once too.
     fn template(&self) -> PodTemplateSpec;
     /// Starts a gateway that publishes this report until the returned value is dropped.
@@ -54,15 +61,7 @@ pub(super) fn revision(service: &ServiceName, number: u32) -> RevisionName {
 
 /// Returns a workload whose pods come from the world's template.
 pub(super) fn workload(world: &dyn World, service: &ServiceName, number: u32, replicas: u32) -> Workload {
-    Workload {
-        ready_call: None,
-        revision: revision(service, number),
-        template: world.template().into(),
-        storage: Vec::new(),
-        replicas,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(revision(service, number), world.template(), replicas)
 }
 
 /// Applies these revisions, with a route to the last one.
@@ -74,7 +73,7 @@ pub(super) async fn apply(world: &dyn World, workloads: Vec<Workload>) -> Applie
     let route = Route::new(service.clone(), Destination::Split(Split::all(last)));
     let desired = Desired::new(service, workloads, Some(route));
     let applied = match desired {
-        Ok(desired) => world.apply().apply(desired).await,
+        Ok(desired) => world.tested().apply.apply(desired).await,
         Err(error) => Err(error),
     };
     done(applied)
@@ -90,7 +89,7 @@ pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
 
 /// Waits until a snapshot satisfies `is_so`, and returns it. `what` describes it in the failure message.
 pub(super) async fn see(world: &dyn World, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
-    let mut snapshots = world.directory().watch();
+    let mut snapshots = world.tested().directory.watch();
     let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
     let result = match tokio::time::timeout(world.deadline(), wait).await {
         Ok(Ok(snapshot)) => Some(snapshot.clone()),
@@ -119,7 +118,7 @@ pub(super) async fn ready(world: &dyn World, name: &RevisionName, count: usize) 
 
 /// Removes a rule's service and waits until nothing of it is left.
 pub(super) async fn clean(world: &dyn World, service: &ServiceName) {
-    done(world.apply().forget(service).await);
+    done(world.tested().apply.forget(service).await);
     let what = format!("nothing left of {service}");
     see(world, &what, |snapshot| is_removed(snapshot, service)).await;
 }

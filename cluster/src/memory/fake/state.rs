@@ -107,12 +107,7 @@ fn ready(revision: &RevisionName, number: u32) -> Replica {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 128, 0, 0).to_bits() + number);
     let address = SocketAddr::from((address, 8000));
     Replica {
-        name: format!("{}-{number:05}", revision.as_str()).into(),
-        phase: Phase::Ready,
         endpoints: Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None },
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
+        ..Replica::new(format!("{}-{number:05}", revision.as_str()), Phase::Ready)
     }
 }

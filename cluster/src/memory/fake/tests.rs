@@ -1,19 +1,11 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use super::*;
-use crate::{Endpoints, FailureReason, Phase, Workload};
+use crate::{FailureReason, Phase, Workload};
 
 fn workload() -> Workload {
     let service = ServiceName::new("default", "digits").unwrap();
-    Workload {
-        ready_call: None,
-        revision: service.revision(1).unwrap(),
-        template: PodTemplateSpec::default().into(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(service.revision(1).unwrap(), PodTemplateSpec::default(), 1)
 }
 
 #[tokio::test]
@@ -29,15 +21,7 @@ async fn with_manual_readiness_no_replica_starts_by_itself() {
     let current = fake.snapshot().revision(&revision).unwrap().clone();
     assert_eq!((current.desired, current.replicas.len(), current.failure.clone()), (1, 0, Some(failure)));
 
-    let replica = Replica {
-        name: "one".into(),
-        phase: Phase::Ready,
-        endpoints: Endpoints::default(),
-        restarts: 0,
-        failure: None,
-        last_exit: None,
-        download: None,
-    };
+    let replica = Replica::new("one", Phase::Ready);
     fake.put(&revision, replica.clone()).unwrap();
     let current = fake.snapshot().revision(&revision).unwrap().clone();
     assert_eq!((current.replicas.clone(), current.failure.clone()), (vec![replica], None));

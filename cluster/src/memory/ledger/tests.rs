@@ -17,15 +17,7 @@ fn service(index: u8) -> ServiceName {
 }
 
 fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
-    Workload {
-        ready_call: None,
-        revision: service.revision(number).unwrap(),
-        template: PodTemplateSpec::default().into(),
-        storage: Vec::new(),
-        replicas,
-        concurrency: None,
-        scaling: None,
-    }
+    Workload::new(service.revision(number).unwrap(), PodTemplateSpec::default(), replicas)
 }
 
 fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {

@@ -12,9 +12,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::{Layer, Service};
 use weir_cluster::{Fake, Readiness};
-use weir_cluster_kubernetes::{Kubernetes, Options};
-use weir_controller::{Controller, Leadership, Platform};
-use weir_controller_kubernetes::KubernetesSource;
+use weir_cluster_kubernetes::Options;
+use weir_controller::{Controller, Leadership};
 
 use crate::api_server::config;
 use crate::world::{World, stays};
@@ -106,22 +105,9 @@ impl World {
         let calls = Calls::new();
         let builder = ClientBuilder::try_from(config().await).unwrap();
         let client = builder.with_layer(&calls).build();
-        let options = Options {
-            namespace: self.namespace.clone(),
-            watched: Some(self.namespace.clone()),
-            process: process.to_owned(),
-            ..Options::default()
-        };
-        let cluster = Kubernetes::connect(client.clone(), options).await.unwrap();
-        let platform = Platform {
-            domain: "example.com".to_owned(),
-            scheme: weir_controller::UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: false,
-        };
-        let source = KubernetesSource::connect(client, cluster.clone(), platform, process);
-        let source = Arc::new(source.await.unwrap());
-        let cluster = Arc::new(cluster);
+        let options = Options { process: process.to_owned(), ..Options::default() };
+        let (source, cluster) = self.connect_with(client, process, options).await;
+        let (source, cluster) = (Arc::new(source), Arc::new(cluster));
         let reports = Arc::new(Fake::new(Readiness::Immediate));
         let controller = Controller::new(source, cluster.clone(), cluster.clone(), reports, cluster);
         let leadership = controller.leadership();

@@ -10,7 +10,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 use weir_cluster::ServiceName;
-use weir_controller::{KeptObject, Platform, Runtimes, Service, UrlScheme, validate};
+use weir_controller::{KeptObject, Platform, Runtimes, Service, validate};
 use weir_crds::{InferenceService, Object};
 
 use crate::world::World;
@@ -159,12 +159,7 @@ fn controller_says(namespace: &str, manifest: &Value) -> String {
         claims: None,
         model_stamps: Default::default(),
     };
-    let platform = Platform {
-        domain: "example.com".to_owned(),
-        scheme: UrlScheme::Http,
-        cluster_domain: "cluster.local".to_owned(),
-        routes_model_names: false,
-    };
+    let platform = Platform::new("example.com");
     validate(&service, &Runtimes::default(), &platform).err().map(|errors| errors.to_string()).unwrap_or_default()
 }
 

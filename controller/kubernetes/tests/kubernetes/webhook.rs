@@ -39,12 +39,7 @@ impl World {
         let cluster =
             Options { namespace: self.namespace.clone(), watched: Some(self.namespace.clone()), ..Options::default() };
         let cluster = Kubernetes::connect(self.client.clone(), cluster).await.unwrap();
-        let platform = Platform {
-            domain: "example.com".to_owned(),
-            scheme: weir_controller::UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: false,
-        };
+        let platform = Platform::new("example.com");
         let source = KubernetesSource::connect(self.client.clone(), cluster, platform.clone(), "test");
         let source = source.await.unwrap();
         let webhook = Webhook::new(self.client.clone(), source.watch(), platform, options);

@@ -87,21 +87,21 @@ impl World {
     }
 
     async fn connect(&self, client: Client, process: &str, class: Option<&str>) -> (KubernetesSource, Kubernetes) {
-        let options = Options {
-            namespace: self.namespace.clone(),
-            watched: Some(self.namespace.clone()),
-            priority_class: class.map(str::to_owned),
-            gpu_nodes: GpuNodes::Watched,
-            ..Options::default()
-        };
+        let priority_class = class.map(str::to_owned);
+        let options = Options { priority_class, gpu_nodes: GpuNodes::Watched, ..Options::default() };
+        self.connect_with(client, process, options).await
+    }
+
+    /// Connects a process that watches the namespace of this world, with these other options.
+    pub(crate) async fn connect_with(
+        &self,
+        client: Client,
+        process: &str,
+        other: Options,
+    ) -> (KubernetesSource, Kubernetes) {
+        let options = Options { namespace: self.namespace.clone(), watched: Some(self.namespace.clone()), ..other };
         let cluster = Kubernetes::connect(client.clone(), options).await.unwrap();
-        let platform = Platform {
-            domain: "example.com".to_owned(),
-            scheme: weir_controller::UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: false,
-        };
-        let source = KubernetesSource::connect(client, cluster.clone(), platform, process);
+        let source = KubernetesSource::connect(client, cluster.clone(), Platform::new("example.com"), process);
         (source.await.unwrap(), cluster)
     }
 

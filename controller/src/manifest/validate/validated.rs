@@ -152,15 +152,7 @@ impl Variant {
         runtime: Option<(String, Scope)>,
         manifest: ManifestIdentity,
     ) -> Result<Self, ClusterError> {
-        let workload = Workload {
-            ready_call: None,
-            revision: service.revision(1)?,
-            template: template.into(),
-            storage,
-            replicas: 0,
-            concurrency: None,
-            scaling: None,
-        };
+        let workload = Workload { storage, ..Workload::new(service.revision(1)?, template, 0) };
         Ok(Self {
             identity: workload.identity(),
             template: workload.template,

@@ -47,12 +47,7 @@ impl TestPort {
         let listener = listener.unwrap();
         let address = listener.local_addr().unwrap();
         let declaration = watch::Sender::new(Arc::<Declaration>::default());
-        let platform = Platform {
-            domain: "example.com".to_owned(),
-            scheme: weir_controller::UrlScheme::Http,
-            cluster_domain: "cluster.local".to_owned(),
-            routes_model_names: false,
-        };
+        let platform = Platform::new("example.com");
         let rules = Rules::new(declaration.subscribe(), platform);
         let stop = CancellationToken::new();
         let port = TlsPort { listener, resolver, callers: Callers::Any, limits: LIMITS };

@@ -7,12 +7,7 @@ use super::super::request;
 use super::*;
 
 fn platform() -> Platform {
-    Platform {
-        domain: "example.com".to_owned(),
-        scheme: weir_controller::UrlScheme::Http,
-        cluster_domain: "cluster.local".to_owned(),
-        routes_model_names: false,
-    }
+    Platform::new("example.com")
 }
 
 /// Returns a runtime of all namespaces for `pytorch`.
