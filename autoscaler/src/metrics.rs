@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
@@ -101,15 +102,19 @@ fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
             |row| row.decision.unplaced.as_ref().map_or(0, |it| it.replicas.into()),
         ),
     ];
-    for (name, help, value) in gauges {
-        let kind = ConstGauge::new(0_i64).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for row in rows {
-            let gauge = ConstGauge::new(value(row));
-            gauge.encode(family.encode_family(&labels(row.name))?)?;
-        }
-    }
-    Ok(())
+    gauges.into_iter().try_for_each(|(name, help, value)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        each(family, rows, |row| ConstGauge::new(value(row)))
+    })
+}
+
+/// Encodes a metric of each revision.
+fn each<M: EncodeMetric>(
+    mut family: MetricEncoder<'_>,
+    rows: &[Row<'_>],
+    metric: impl Fn(&Row<'_>) -> M,
+) -> Result<(), fmt::Error> {
+    rows.iter().try_for_each(|row| metric(row).encode(family.encode_family(&labels(row.name))?))
 }
 
 /// Writes one sample for each revision, labelled with the reason of its latest decision.
@@ -137,15 +142,10 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), f
             |row| row.decision.terms.queue_delay,
         ),
     ];
-    for (name, help, value) in gauges {
-        let kind = ConstGauge::new(0.0).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
-        for row in rows {
-            let gauge = ConstGauge::new(value(row).as_secs_f64());
-            gauge.encode(family.encode_family(&labels(row.name))?)?;
-        }
-    }
-    Ok(())
+    gauges.into_iter().try_for_each(|(name, help, value)| {
+        let family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        each(family, rows, |row| ConstGauge::new(value(row).as_secs_f64()))
+    })
 }
 
 fn requests(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
@@ -161,15 +161,10 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
             |account| account.in_time,
         ),
     ];
-    for (name, help, value) in counters {
-        let kind = ConstCounter::new(0_u64).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for row in rows {
-            let counter = ConstCounter::new(value(&row.decision.account));
-            counter.encode(family.encode_family(&labels(row.name))?)?;
-        }
-    }
-    Ok(())
+    counters.into_iter().try_for_each(|(name, help, value)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        each(family, rows, |row| ConstCounter::new(value(&row.decision.account)))
+    })
 }
 
 fn gpu_time(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
@@ -195,15 +190,10 @@ fn gpu_time(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
             Account::idle_gpu_seconds,
         ),
     ];
-    for (name, help, value) in counters {
-        let kind = ConstCounter::new(0.0).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for row in rows {
-            let counter = ConstCounter::new(value(&row.decision.account));
-            counter.encode(family.encode_family(&labels(row.name))?)?;
-        }
-    }
-    Ok(())
+    counters.into_iter().try_for_each(|(name, help, value)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        each(family, rows, |row| ConstCounter::new(value(&row.decision.account)))
+    })
 }
 
 fn labels(revision: &RevisionName) -> [(&'static str, &str); 3] {

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -164,15 +164,10 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
         ("weir_revision_refused", "Requests refused because the queue or the replicas were full.", |a| a.refused),
         ("weir_revision_woken", "Requests that found the revision scaled to zero.", |a| a.woken),
     ];
-    for (name, help, count) in counts {
-        let kind = ConstCounter::new(0_u64).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for (revision, activity) in rows {
-            let counter = ConstCounter::new(count(activity));
-            counter.encode(family.encode_family(&labels(revision))?)?;
-        }
-    }
-    Ok(())
+    counts.into_iter().try_for_each(|(name, help, count)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        each(family, rows, |activity| ConstCounter::new(count(activity)))
+    })
 }
 
 /// Encodes, for each service, the number of hosts that its route claims but that do not follow from its name. Requests
@@ -202,15 +197,10 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
             a.in_flight
         }),
     ];
-    for (name, help, value) in gauges {
-        let kind = ConstGauge::new(0_i64).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for (revision, activity) in rows {
-            let gauge = ConstGauge::new(i64::from(value(activity)));
-            gauge.encode(family.encode_family(&labels(revision))?)?;
-        }
-    }
-    Ok(())
+    gauges.into_iter().try_for_each(|(name, help, value)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        each(family, rows, |activity| ConstGauge::new(i64::from(value(activity))))
+    })
 }
 
 /// Encodes the sums of delays. The rate of a sum divided by the rate of the count is the mean. Quantiles of the queue
@@ -224,15 +214,19 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
             a.service_time.sum_us()
         }),
     ];
-    for (name, help, sum) in sums {
-        let kind = ConstCounter::new(0_u64).metric_type();
-        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for (revision, activity) in rows {
-            let counter = ConstCounter::new(sum(activity));
-            counter.encode(family.encode_family(&labels(revision))?)?;
-        }
-    }
-    Ok(())
+    sums.into_iter().try_for_each(|(name, help, sum)| {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        each(family, rows, |activity| ConstCounter::new(sum(activity)))
+    })
+}
+
+/// Encodes a metric of each revision.
+fn each<M: EncodeMetric>(
+    mut family: MetricEncoder<'_>,
+    rows: &Rows,
+    metric: impl Fn(&Activity) -> M,
+) -> Result<(), fmt::Error> {
+    rows.iter().try_for_each(|(revision, activity)| metric(activity).encode(family.encode_family(&labels(revision))?))
 }
 
 /// Encodes the times of streamed responses. A revision without such a response has only the bucket for infinity.
