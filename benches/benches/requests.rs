@@ -42,13 +42,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn tensor(name: &str) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype: DataType::Fp32,
-        dims: vec![WIDTH as i64],
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig::new(name, DataType::Fp32, vec![WIDTH as i64])
 }
 
 fn interface() -> Interface {

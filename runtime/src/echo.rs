@@ -164,7 +164,7 @@ fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
 }
 
 fn vector(name: &str) -> TensorConfig {
-    TensorConfig { name: name.to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false }
+    TensorConfig::new(name, DataType::Fp32, vec![-1])
 }
 
 /// Input `INPUT0` is returned as `OUTPUT0`; any other name is kept.

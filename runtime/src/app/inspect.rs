@@ -9,9 +9,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::args::Exit;
-use crate::backend::{
-    Backend, Device, Inspection, LoadError, ModelCode, ModelSource, UnguardedOperators, WarmUpFailures,
-};
+use crate::backend::{Backend, Inspection, LoadError, ModelSource, WarmUpFailures};
 use crate::inspection::InspectedTensor;
 use crate::model::config::ModelConfig;
 use crate::model_file::torchserve;
@@ -110,21 +108,13 @@ fn described(backends: &[Arc<dyn Backend>], model: &FoundModel) -> Result<Inspec
 fn source(model: &FoundModel, path: &Path, config: &ModelConfig) -> ModelSource {
     let libraries = config.proto.model_operations.iter().flat_map(|operations| &operations.op_library_filename);
     ModelSource {
-        name: model.name.clone(),
-        version: 1,
-        path: path.to_owned(),
         inputs: config.inputs.clone(),
         outputs: config.outputs.clone(),
         max_batch_size: config.max_batch_size,
         parameters: config.parameters.clone(),
         op_libraries: libraries.map(|library| model.directory.join(library)).collect(),
-        devices: vec![Device::Cpu],
-        example: None,
-        samples: Vec::new(),
-        buckets: Vec::new(),
         warm_up_failures: WarmUpFailures::Allow,
-        unguarded_operators: UnguardedOperators::Only(Vec::new()),
-        code: ModelCode::Allow,
+        ..ModelSource::bare(&model.name, path.to_owned())
     }
 }
 

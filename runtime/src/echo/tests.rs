@@ -5,27 +5,11 @@ use bytes::Bytes;
 use weir_protocol::{Parameter, Shape};
 
 use super::*;
-use crate::backend::{Column, RequestInfo, RequestTensor, UnguardedOperators, WarmUpFailures};
+use crate::backend::{Column, RequestInfo, RequestTensor};
 
 fn source(parameters: &[(&str, &str)]) -> ModelSource {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    ModelSource {
-        name: "e".to_owned(),
-        version: 1,
-        path: PathBuf::new(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        max_batch_size: None,
-        parameters: parameters.iter().map(own).collect(),
-        op_libraries: Vec::new(),
-        devices: vec![Device::Cpu],
-        example: None,
-        samples: Vec::new(),
-        buckets: Vec::new(),
-        warm_up_failures: WarmUpFailures::Refuse,
-        unguarded_operators: UnguardedOperators::Only(Vec::new()),
-        code: crate::backend::ModelCode::Allow,
-    }
+    ModelSource { parameters: parameters.iter().map(own).collect(), ..ModelSource::bare("e", PathBuf::new()) }
 }
 
 fn part(dims: &[i64], values: &[f32]) -> RequestTensor {

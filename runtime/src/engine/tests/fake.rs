@@ -179,13 +179,7 @@ impl Blocker {
 }
 
 pub(crate) fn tensor(name: &str, dims: &[i64]) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype: DataType::Int32,
-        dims: dims.to_vec(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig::new(name, DataType::Int32, dims)
 }
 
 /// Builds a request for these rows of `x`.

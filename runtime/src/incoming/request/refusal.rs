@@ -125,7 +125,7 @@ mod tests {
     use crate::backend::Signature;
 
     fn tensor(name: &str, datatype: DataType) -> TensorConfig {
-        TensorConfig { name: name.to_owned(), datatype, dims: vec![-1], reshape: None, optional: false }
+        TensorConfig::new(name, datatype, vec![-1])
     }
 
     /// Sends `elements` zeros or empty strings to a model whose only input is a guess.

@@ -42,13 +42,7 @@ fn refusal(text: &str) -> String {
 }
 
 fn tensor(name: &str, dims: &[i64]) -> TensorConfig {
-    TensorConfig {
-        name: name.to_owned(),
-        datatype: DataType::Fp32,
-        dims: dims.to_vec(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig::new(name, DataType::Fp32, dims)
 }
 
 fn signature() -> Signature {

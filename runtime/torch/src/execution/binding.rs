@@ -253,13 +253,7 @@ mod tests {
     }
 
     fn tensors(names: &[&str], datatype: DataType) -> Vec<TensorConfig> {
-        let tensor = |name: &&str| TensorConfig {
-            name: (*name).to_owned(),
-            datatype,
-            dims: vec![4],
-            reshape: None,
-            optional: false,
-        };
+        let tensor = |name: &&str| TensorConfig::new(*name, datatype, vec![4]);
         names.iter().map(tensor).collect()
     }
 

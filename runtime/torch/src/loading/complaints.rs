@@ -134,13 +134,7 @@ mod tests {
     use super::*;
 
     fn complaints(dims: &[i64], texts: &[&str]) -> Complaints {
-        let input = TensorConfig {
-            name: "x".to_owned(),
-            datatype: DataType::Fp32,
-            dims: dims.to_vec(),
-            reshape: None,
-            optional: false,
-        };
+        let input = TensorConfig::new("x", DataType::Fp32, dims);
         let mut complaints = Complaints::new(&Signature {
             inputs: vec![input.clone()],
             outputs: Vec::new(),

@@ -280,23 +280,8 @@ mod tests {
 
     fn loaded(path: PathBuf, sharing: Option<&str>) -> Weights {
         let sharing = sharing.map(|value| ("ENABLE_WEIGHT_SHARING".to_owned(), value.to_owned()));
-        let source = ModelSource {
-            example: None,
-            samples: Vec::new(),
-            buckets: Vec::new(),
-            warm_up_failures: weir_runtime::backend::WarmUpFailures::Refuse,
-            unguarded_operators: weir_runtime::backend::UnguardedOperators::Only(Vec::new()),
-            code: weir_runtime::backend::ModelCode::Allow,
-            name: "m".to_owned(),
-            version: 1,
-            path,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            max_batch_size: None,
-            parameters: BTreeMap::from_iter(sharing),
-            op_libraries: Vec::new(),
-            devices: vec![Device::Cpu; 3],
-        };
+        let parameters = BTreeMap::from_iter(sharing);
+        let source = ModelSource { parameters, devices: vec![Device::Cpu; 3], ..ModelSource::bare("m", path) };
         let settings = Settings::parse(&source.parameters).unwrap();
         Weights::load(&source, &settings).unwrap()
     }

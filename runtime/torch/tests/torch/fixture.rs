@@ -1,6 +1,5 @@
 //! Builders of model sources and batches, as the engine passes them to the backend.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{
     Backend, Batch, Column, Device, Instance, LoadError, Model, ModelError, ModelSource, RequestInfo, RequestTensor,
-    TensorConfig, UnguardedOperators, WarmUpFailures,
+    TensorConfig,
 };
 use weir_runtime_torch::TorchBackend;
 
@@ -17,28 +16,12 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 pub(crate) fn tensor(name: &str, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig { name: name.to_owned(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
+    TensorConfig::new(name, datatype, dims)
 }
 
 /// Returns a source without a configuration, so that its signature is inferred.
 pub(crate) fn bare(name: &str) -> ModelSource {
-    ModelSource {
-        name: name.to_owned(),
-        version: 1,
-        path: path(name),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        max_batch_size: None,
-        parameters: BTreeMap::new(),
-        op_libraries: Vec::new(),
-        devices: vec![Device::Cpu],
-        example: None,
-        samples: Vec::new(),
-        buckets: Vec::new(),
-        warm_up_failures: WarmUpFailures::Refuse,
-        unguarded_operators: UnguardedOperators::Only(Vec::new()),
-        code: weir_runtime::backend::ModelCode::Allow,
-    }
+    ModelSource::bare(name, path(name))
 }
 
 /// Returns a source with a complete configuration.

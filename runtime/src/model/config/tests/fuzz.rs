@@ -60,8 +60,7 @@ fn exercise(config: Option<ModelConfig>) {
     // A reported configuration can be parsed again.
     let again = again.unwrap();
     assert_eq!(again.inputs, config.inputs);
-    let tensor =
-        TensorConfig { name: "x".to_owned(), datatype: DataType::Fp32, dims: vec![-1], reshape: None, optional: false };
+    let tensor = TensorConfig::new("x", DataType::Fp32, vec![-1]);
     let signature = Signature {
         inputs: vec![tensor.clone()],
         outputs: vec![tensor],

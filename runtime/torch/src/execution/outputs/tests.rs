@@ -8,13 +8,7 @@ fn strings(texts: &[&str]) -> Vec<String> {
 }
 
 fn configs(names: &[&str]) -> Vec<TensorConfig> {
-    let config = |name: &&str| TensorConfig {
-        name: (*name).to_owned(),
-        datatype: DataType::Fp32,
-        dims: vec![-1, 4],
-        reshape: None,
-        optional: false,
-    };
+    let config = |name: &&str| TensorConfig::new(*name, DataType::Fp32, vec![-1, 4]);
     names.iter().map(config).collect()
 }
 

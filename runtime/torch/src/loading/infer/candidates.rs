@@ -249,7 +249,7 @@ fn row(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
 }
 
 fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig { name: argument.name.clone(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
+    TensorConfig::new(argument.name.clone(), datatype, dims)
 }
 
 impl Candidate {
@@ -304,13 +304,7 @@ mod tests {
 
     #[test]
     fn parts_share_what_is_left() {
-        let vector = |name: &str, size| TensorConfig {
-            name: name.to_owned(),
-            datatype: DataType::Fp32,
-            dims: vec![size],
-            reshape: None,
-            optional: false,
-        };
+        let vector = |name: &str, size| TensorConfig::new(name, DataType::Fp32, vec![size]);
         let candidate = Candidate { inputs: vec![vector("a", 14), vector("b", 14)], parts: vec![0, 1] };
         let complaint = "mat1 and mat2 shapes cannot be multiplied (2x28 and 15x3)";
         let corrected = candidate.corrected(complaint).unwrap();

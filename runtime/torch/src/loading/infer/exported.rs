@@ -171,13 +171,7 @@ fn config(name: String, datatype: DataType, dimensions: &[Dimension], skip: usiz
         Dimension::Fixed(size) => *size,
         Dimension::Variable => -1,
     };
-    TensorConfig {
-        name,
-        datatype,
-        dims: dimensions.iter().skip(skip).map(size).collect(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig::new(name, datatype, dimensions.iter().skip(skip).map(size).collect::<Vec<_>>())
 }
 
 /// Returns the inputs with the sizes of the example that the program was exported with.

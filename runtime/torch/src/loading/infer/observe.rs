@@ -183,7 +183,7 @@ fn output(name: String, datatype: DataType, sizes: &[i64], skip: usize) -> Tenso
         (1.., DataType::Bytes) => vec![1], // a list of strings, one to each row
         _ => dims,
     };
-    TensorConfig { name, datatype, dims, reshape: None, optional: false }
+    TensorConfig::new(name, datatype, dims)
 }
 
 fn mark_varying(outputs: &mut [TensorConfig], seen: &[RunOutput], skip: usize) {

@@ -206,13 +206,7 @@ fn config(tensor: &TensorInfo, skip: usize) -> TensorConfig {
         Dimension::Fixed(size) => *size,
         Dimension::Variable(_) => -1,
     };
-    TensorConfig {
-        name: tensor.name.clone(),
-        datatype: tensor.datatype,
-        dims: tensor.dims.iter().skip(skip).map(size).collect(),
-        reshape: None,
-        optional: false,
-    }
+    TensorConfig::new(tensor.name.clone(), tensor.datatype, tensor.dims.iter().skip(skip).map(size).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

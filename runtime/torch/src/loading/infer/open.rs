@@ -22,13 +22,7 @@ pub(super) fn signature(source: &ModelSource, runner: &Runner) -> Result<Option<
         return Ok(None);
     }
     let likely = arguments.iter().map(|argument| candidates::likely(&runner.module, argument));
-    let output = |name| TensorConfig {
-        name,
-        datatype: weir_protocol::DataType::Fp32,
-        dims: vec![-1],
-        reshape: None,
-        optional: false,
-    };
+    let output = |name: String| TensorConfig::new(name, weir_protocol::DataType::Fp32, vec![-1]);
     Ok(Some(Signature {
         inputs: likely.collect(),
         outputs: names.into_iter().map(output).collect(),

@@ -248,13 +248,7 @@ mod tests {
     use super::*;
 
     fn input(dims: &[i64]) -> TensorConfig {
-        TensorConfig {
-            name: "x".to_owned(),
-            datatype: DataType::Fp32,
-            dims: dims.to_vec(),
-            reshape: None,
-            optional: false,
-        }
+        TensorConfig::new("x", DataType::Fp32, dims)
     }
 
     fn dims(all: &[Vec<TensorConfig>]) -> Vec<Vec<Vec<i64>>> {

@@ -354,13 +354,7 @@ mod tests {
 
     #[test]
     fn inputs_beyond_what_requests_have_are_not_made() {
-        let input = |dims: &[i64]| TensorConfig {
-            name: "x".to_owned(),
-            datatype: DataType::Fp32,
-            dims: dims.to_vec(),
-            reshape: None,
-            optional: false,
-        };
+        let input = |dims: &[i64]| TensorConfig::new("x", DataType::Fp32, dims);
         let made = |dims: &[i64]| column(&input(dims), &Rows::Range(0..2), (None, Fill::Varied));
         let refused = made(&[1 << 40]);
         assert_eq!(refused.map(drop).unwrap_err(), "input 'x' of shape [2,1099511627776] is too large to try");

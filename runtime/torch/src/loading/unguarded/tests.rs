@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_runtime::backend::{Device, UnguardedOperators, WarmUpFailures};
+use weir_runtime::backend::{Device, UnguardedOperators};
 
 use super::*;
 
@@ -10,23 +9,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn source(allowed: UnguardedOperators) -> ModelSource {
-    ModelSource {
-        name: "model".to_owned(),
-        version: 1,
-        path: path("unguarded"),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        max_batch_size: None,
-        parameters: BTreeMap::new(),
-        op_libraries: Vec::new(),
-        devices: vec![Device::Cpu],
-        example: None,
-        samples: Vec::new(),
-        buckets: Vec::new(),
-        warm_up_failures: WarmUpFailures::Refuse,
-        unguarded_operators: allowed,
-        code: weir_runtime::backend::ModelCode::Allow,
-    }
+    ModelSource { unguarded_operators: allowed, ..ModelSource::bare("model", path("unguarded")) }
 }
 
 fn only(names: &[&str]) -> UnguardedOperators {

@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_protocol::DataType;
-use weir_runtime::backend::{Device, UnguardedOperators, WarmUpFailures};
+use weir_runtime::backend::Device;
 
 use super::*;
 use crate::execution::runner::Placement;
@@ -13,23 +12,7 @@ use crate::module::Module;
 use crate::settings::RunOptions;
 
 fn source(name: &str) -> ModelSource {
-    ModelSource {
-        example: None,
-        samples: Vec::new(),
-        buckets: Vec::new(),
-        warm_up_failures: WarmUpFailures::Refuse,
-        unguarded_operators: UnguardedOperators::Only(Vec::new()),
-        code: weir_runtime::backend::ModelCode::Allow,
-        name: name.to_owned(),
-        version: 1,
-        path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        max_batch_size: None,
-        parameters: BTreeMap::new(),
-        op_libraries: Vec::new(),
-        devices: vec![Device::Cpu],
-    }
+    ModelSource::bare(name, Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")))
 }
 
 fn runner(source: &ModelSource) -> Runner {
@@ -107,7 +90,7 @@ fn strings_that_are_not_batched_may_be_any_number() {
 }
 
 fn input(name: &str, datatype: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig { name: name.to_owned(), datatype, dims: dims.to_vec(), reshape: None, optional: false }
+    TensorConfig::new(name, datatype, dims)
 }
 
 #[test]
