@@ -1,6 +1,8 @@
 //! State that the watches have shown, as a value, and the snapshot that follows from it. Pure.
 
 mod downloads;
+mod facts;
+mod revision;
 #[cfg(test)]
 mod tests;
 
@@ -8,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -16,12 +18,10 @@ use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
-use weir_cluster::{
-    Domains, Endpoints, Failure, FailureReason, Gateway, Host, Identity, Phase, Replica, Revision, RevisionName,
-    Revisions, Route, Routes, SharedGpu, Snapshot,
-};
+use weir_cluster::{Domains, Gateway, Replica, RevisionName, Revisions, Routes, SharedGpu, Snapshot};
 
-use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, revision_of, service_of};
+use self::facts::{Scaled, Written, scaled, warn_of_refused, written};
+use crate::objects::revision_of;
 use crate::view::drift::{Drift, ManagedObject};
 use crate::view::endpoints::{self, Replicas};
 use crate::view::fetching_pods::{Downloads, FetchingPods};
@@ -33,11 +33,7 @@ use crate::view::replica::Unseen;
 use crate::view::reported_failures::ReportedFailures;
 use crate::watch::watch_cache::{Edit, Key, WatchCache, key};
 use crate::watch::watch_scope::WatchScope;
-use crate::written::{WrittenFailures, WrittenRevision, WrittenRoute};
-use crate::{Options, error, view::gateways, view::replica};
-
-/// Refused hosts that one log line names at most.
-const LISTED: usize = 5;
+use crate::{Options, view::gateways, view::replica};
 
 /// Event of one of the watches, or another change of the state.
 #[derive(Debug)]
@@ -135,42 +131,12 @@ struct WatchedPod {
     progress_address: Option<SocketAddr>,
 }
 
-/// Facts about a revision from its Deployment.
-#[derive(Clone, Debug)]
-struct Scaled {
-    revision: RevisionName,
-    replicas: u32,
-    /// Resource version of the Deployment that last stated the number.
-    version: u64,
-    /// GPUs of each pod.
-    gpus: u32,
-    /// Reason why the Deployment cannot create pods; None if it can.
-    failure: Option<Failure>,
-    /// True if no further pod became available within the Deployment's progress deadline: Kubernetes' default, ten
-    /// minutes.
-    is_late: bool,
-}
-
 /// Changes that the last snapshot does not show yet.
 #[derive(Debug, Default)]
 struct Unpublished {
     revisions: BTreeSet<RevisionName>,
     has_routes: bool,
     has_gateways: bool,
-}
-
-/// Content of a Service's annotation.
-#[derive(Clone, Debug, PartialEq)]
-enum Written {
-    Revision(RevisionName, Box<RevisionNotes>),
-    Route(Arc<Route>),
-}
-
-/// Contents of the annotations of a revision's Service.
-#[derive(Clone, Debug, PartialEq)]
-struct RevisionNotes {
-    workload: WrittenRevision,
-    failures: WrittenFailures,
 }
 
 impl Observed {
@@ -429,7 +395,7 @@ impl Observed {
         let edits = self.services.take(event, |object, before| {
             written(object, &self.domains).unwrap_or_else(|error| {
                 let service = object.name_any();
-                tracing::warn!(service, %error, "cannot be read: its last good state stays");
+                tracing::warn!(service, %error, "cannot read the annotations of a Service; their last valid state stays in use");
                 before.cloned()
             })
         });
@@ -508,243 +474,12 @@ impl Observed {
         self.in_slices.retain(|_, slices| !slices.is_empty());
         is_changed
     }
-
-    /// Returns a revision as its objects show it. A revision without a Service is ending, and stays until its last pod
-    /// is gone.
-    fn revision(&self, name: &RevisionName, before: Option<&Revision>) -> Option<Revision> {
-        let key = key_of(name);
-        let replicas = self.replicas.get(name);
-        let replicas = replicas.map(Replicas::to_vec).unwrap_or_default();
-        let Some(Written::Revision(_, notes)) = self.services.get(&key) else {
-            let ends = before.filter(|_| !replicas.is_empty())?;
-            return Some(Revision { desired: 0, scaling: None, scaled_by: None, replicas, ..ends.clone() });
-        };
-        let (written, failures) = (&notes.workload, &notes.failures);
-        if self.scope == WatchScope::Gateway {
-            return Some(self.revision_of_gateway(name, written, failures, replicas));
-        }
-        let scaled = self.deployments.get(&key);
-        // While the Deployment is being created or deleted, there is nothing to scale.
-        let scalable = scaled.map(|_| written);
-        let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
-        let unmade = scaled.and_then(|scaled| scaled.failure.clone());
-        let is_late = scaled.is_some_and(|scaled| scaled.is_late);
-        let late = replicas.iter().find(|one| is_late && is_bare(one));
-        Some(Revision {
-            name: name.clone(),
-            identity: Identity::from_label(&written.identity),
-            desired: scaled.map_or(0, |scaled| scaled.replicas),
-            concurrency: written.concurrency,
-            scaling: scalable.and_then(|written| written.left_by(other)).map(Arc::new),
-            scaled_by: other.cloned(),
-            gpus: scaled.map_or(0, |scaled| scaled.gpus),
-            ready_call: written.ready_call(),
-            transport: written.transport(),
-            ignored_fields: Vec::new(),
-            reported_outlook: None,
-            unplaced: unplaced(&replicas, unmade.as_ref()),
-            shared_gpus: self.shared_gpus(name),
-            failure: failure(&replicas, unmade.or(late.map(not_set_up)), before),
-            replicas,
-        })
-    }
-
-    /// Returns the revision as a gateway sees it. A gateway does not watch pods, so the failures are those that the
-    /// controller reports.
-    fn revision_of_gateway(
-        &self,
-        name: &RevisionName,
-        written: &WrittenRevision,
-        failures: &WrittenFailures,
-        mut replicas: Vec<Replica>,
-    ) -> Revision {
-        for replica in &mut replicas {
-            replica.last_exit = failures.exit(&replica.name);
-        }
-        let is_ready = replicas.iter().any(|replica| replica.phase == Phase::Ready);
-        let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
-        Revision {
-            name: name.clone(),
-            identity: Identity::from_label(&written.identity),
-            desired: least_desired(written, &replicas),
-            concurrency: written.concurrency,
-            scaling: written.left_by(other).map(Arc::new),
-            scaled_by: other.cloned(),
-            gpus: 0,
-            ready_call: written.ready_call(),
-            transport: written.transport(),
-            ignored_fields: Vec::new(),
-            failure: failures.failure().filter(|_| !is_ready),
-            reported_outlook: Some(failures.outlook()),
-            unplaced: None,
-            shared_gpus: BTreeSet::new(),
-            replicas,
-        }
-    }
-}
-
-/// Returns the least number of replicas that may be desired where that number is unknown: the replicas that exist, and
-/// at least the policy's lower bound. Without a policy of Weir the number is at least one, because no request could
-/// wake the revision.
-fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
-    let counted = replicas.iter().filter(|r| r.phase.is_counted()).count();
-    let least = written.scaling.as_ref().map_or(1, |s| s.policy().bound(0));
-    least.max(u32::try_from(counted).unwrap_or(u32::MAX))
 }
 
 /// Returns the key of a revision's Service and Deployment.
 fn key_of(revision: &RevisionName) -> Key {
     let namespace = revision.service().namespace();
     (namespace.to_owned(), revision.as_str().to_owned())
-}
-
-/// Returns the facts from a Deployment, but keeps a known number of replicas that is newer.
-fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
-    let spec = object.spec.as_ref()?;
-    let replicas = spec.replicas.unwrap_or(1);
-    let seen = (generation(object), u32::try_from(replicas).unwrap_or_default());
-    let known = before.map(|before| (before.version, before.replicas));
-    let (version, replicas) = match known {
-        Some(known) if known.0 > seen.0 => known,
-        Some(_) | None => seen,
-    };
-    let status = object.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_deref());
-    let mut conditions = conditions.unwrap_or_default().iter();
-    let late = conditions.clone().find(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"));
-    let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
-    Some(Scaled {
-        revision: named_revision_of(object)?,
-        replicas,
-        version,
-        gpus: gpus(&spec.template),
-        failure: unmade.map(not_made),
-        is_late: late.is_some(),
-    })
-}
-
-/// Returns the failure of a Deployment whose pods the API server refuses to create.
-fn not_made(condition: &DeploymentCondition) -> Failure {
-    let message = condition.message.as_deref().unwrap_or_default();
-    let sentence = format!("its pods cannot be made: {}", error::advice(message));
-    let since = condition.last_transition_time.as_ref();
-    Failure {
-        at: since.and_then(|since| u64::try_from(since.0.as_second()).ok()),
-        lacks: replica::room::lacking(message),
-        ..Failure::new(FailureReason::NotStarted, sentence)
-    }
-}
-
-/// Returns true if a replica has a node, but no address and no known cause of the delay. A pod without a node, and one
-/// that pulls an image or fetches a model, has a known cause.
-fn is_bare(replica: &Replica) -> bool {
-    replica.phase == Phase::Pending && replica.failure.is_none() && replica.endpoints == Endpoints::default()
-}
-
-/// Reports a pod that its node has not set up. The exact cause is in the pod's Events, which Weir does not read.
-fn not_set_up(replica: &Replica) -> Failure {
-    let message = format!(
-        "its node has not set it up in ten minutes: a Secret, a ConfigMap or a volume that it mounts may be missing, see \
-         `kubectl describe pod {}`",
-        replica.name
-    );
-    Failure::new(FailureReason::NotStarted, message)
-}
-
-/// Returns the latest cause of a revision not being ready; None once a replica is ready.
-fn failure(replicas: &[Replica], unmade: Option<Failure>, before: Option<&Revision>) -> Option<Failure> {
-    if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
-        return None;
-    }
-    let now = replicas
-        .iter()
-        .filter(|replica| replica.phase.is_counted() || has_just_ended(replica, before))
-        .find_map(|replica| replica.failure.clone());
-    let former = || before.and_then(|before| before.failure.clone());
-    now.or(unmade).or_else(|| former().filter(replica::lasts))
-}
-
-/// Returns true if a replica has ended since the last snapshot. An evicted pod remains long after its replacement came
-/// up, and must not count as a later failure.
-fn has_just_ended(replica: &Replica, before: Option<&Revision>) -> bool {
-    before.is_some_and(|before| {
-        let mut former = before.replicas.iter();
-        let former = former.find(|former| former.name == replica.name);
-        former.is_none_or(|former| former.phase.is_counted())
-    })
-}
-
-/// Returns why some desired replicas cannot start, whatever the others do.
-fn unplaced(replicas: &[Replica], unmade: Option<&Failure>) -> Option<Failure> {
-    let mut failures = replicas.iter().filter_map(|replica| {
-        let failure = replica.failure.as_ref();
-        failure.filter(|failure| has_no_place(replica.phase, failure.reason))
-    });
-    unmade.or(failures.next()).cloned()
-}
-
-fn has_no_place(phase: Phase, reason: FailureReason) -> bool {
-    match reason {
-        FailureReason::NotStarted => matches!(phase, Phase::Pending | Phase::BackOff),
-        FailureReason::NodeNotReady => phase.is_counted(),
-        FailureReason::StorageFailed
-        | FailureReason::Exited
-        | FailureReason::CrashLoopBackOff
-        | FailureReason::OutOfMemory
-        | FailureReason::Hung
-        | FailureReason::NotReady => false,
-    }
-}
-
-impl Written {
-    fn route(&self) -> Option<&Arc<Route>> {
-        match self {
-            Self::Revision(..) => None,
-            Self::Route(route) => Some(route),
-        }
-    }
-}
-
-/// Reads the annotations of a Service with Weir's label. Everyone who may edit Services in the namespace can write
-/// them. Therefore the Service's own name determines the service or revision, the API server's timestamp determines the
-/// age, and only hosts that follow from the name are accepted.
-fn written(object: &Service, domains: &Domains) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
-    let annotations = object.annotations();
-    if let (Some(name), Some(text)) = (named_revision_of(object), annotations.get(WORKLOAD)) {
-        let workload = serde_json::from_str(text)?;
-        // Failures are only shown to users, and anyone who may edit the Service may have changed them, so an invalid
-        // annotation is ignored.
-        let failures = annotations.get(FAILURES).and_then(|text| serde_json::from_str(text).ok());
-        let notes = RevisionNotes { workload, failures: failures.unwrap_or_default() };
-        return Ok(Some(Written::Revision(name, Box::new(notes))));
-    }
-    let (Some(service), Some(text)) = (service_of(object), annotations.get(ROUTE)) else {
-        return Ok(None);
-    };
-    if service.full_name() != object.name_any() {
-        let because = format!("the route of {service} is kept in the Service of that name alone");
-        return Err(because.into());
-    }
-    let written: WrittenRoute = serde_json::from_str(text)?;
-    let mut route = written.route(&service, created(object))?;
-    domains.refuse_foreign_hosts(&mut route);
-    Ok(Some(Written::Route(Arc::new(route))))
-}
-
-/// Logs once which hosts of a route do not belong to its service.
-fn warn_of_refused(edit: &Edit<Written>) {
-    let route = |written: &Option<Written>| written.as_ref().and_then(Written::route).cloned();
-    let Some(after) = route(&edit.after).filter(|route| !route.refused_hosts.is_empty()) else {
-        return;
-    };
-    let before = route(&edit.before);
-    if before.is_none_or(|before| before.refused_hosts != after.refused_hosts) {
-        let hosts: Vec<_> = after.refused_hosts.iter().take(LISTED).map(Host::to_string).collect();
-        tracing::warn!(
-            service = %after.service, count = after.refused_hosts.len(), hosts = hosts.join(", "),
-            "the Service claims hosts that do not follow from its name: requests for them do not go there"
-        );
-    }
 }
 
 /// Returns the resource version of the Service that an event is about.

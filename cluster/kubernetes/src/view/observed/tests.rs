@@ -3,13 +3,15 @@ use std::num::NonZeroU32;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
 use weir_cluster::{
-    Destination, FailureReport, GpuSharing, Outlook, ReadyCall, ScalingPolicy, ServiceName, Split, Workload,
+    Destination, Failure, FailureReason, FailureReport, GpuSharing, Host, Outlook, Phase, ReadyCall, Revision, Route,
+    ScalingPolicy, ServiceName, Split, Workload,
 };
 
 use super::*;
 use crate::Options;
-use crate::objects::{PodContext, RevisionObjects, aliases, complete};
+use crate::objects::{FAILURES, PodContext, ROUTE, RevisionObjects, WORKLOAD, aliases, complete};
 use crate::stored::StoredRevision;
+use crate::written::WrittenFailures;
 
 fn service() -> ServiceName {
     ServiceName::new("vision", "digits").unwrap()
@@ -23,15 +25,7 @@ fn workload() -> Workload {
         }] },
     }))
     .unwrap();
-    Workload {
-        ready_call: None,
-        revision: service().revision(1).unwrap(),
-        template: template.into(),
-        storage: Vec::new(),
-        replicas: 1,
-        concurrency: NonZeroU32::new(4),
-        scaling: None,
-    }
+    Workload { concurrency: NonZeroU32::new(4), ..Workload::new(service().revision(1).unwrap(), template, 1) }
 }
 
 fn objects() -> RevisionObjects {
