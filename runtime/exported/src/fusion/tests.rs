@@ -13,6 +13,9 @@ use crate::graph::{ElementType, Operator, Output, OutputKind, Payload, Returned,
 const FLOAT: ElementType = 6;
 const HALF: ElementType = 5;
 
+/// Channels of the tensors, with which a convolution of one pixel is large enough for oneDNN.
+const CHANNELS: i64 = 1000;
+
 /// Values of each program: the input, two kernels, then bias, scale, shift, mean and variance.
 const X: ValueId = 0;
 const KERNELS: [ValueId; 2] = [1, 2];
@@ -25,7 +28,7 @@ fn of(value: ValueId) -> Argument {
 
 fn weight(value: ValueId, element_type: ElementType) -> Weight {
     let payload = Payload { entry: String::new(), archive: None, bytes: 0, tensor: None };
-    let sizes = if KERNELS.contains(&value) { vec![1; 4] } else { vec![1] };
+    let sizes = if KERNELS.contains(&value) { vec![CHANNELS, CHANNELS, 1, 1] } else { vec![CHANNELS] };
     Weight { name: format!("v{value}"), element_type, strides: vec![1; sizes.len()], sizes, offset: 0, payload, value }
 }
 
@@ -228,6 +231,19 @@ fn a_residual_block_becomes_two_convolutions() {
         .map(|node| node.argument("attr").or_else(|| node.argument("unary_attr")).cloned())
         .collect();
     assert_eq!(attributes, [Some(Argument::Text("relu".to_owned())), Some(Argument::Text("relu".to_owned()))]);
+}
+
+#[test]
+fn a_small_convolution_stays_libtorchs_own_with_the_norm_applied() {
+    let block = vec![convolution(X, KERNELS[0], Argument::None, 8), norm(8, 9), unary("relu", 9, 10)];
+    let mut small = program(block, &[10], FLOAT);
+    for weight in &mut small.weights {
+        weight.sizes[0] -= 1;
+    }
+    assert_eq!(names(&small), ["aten::conv2d", "aten::relu"]);
+    // In groups, libtorch's own is slower for all sizes.
+    small.nodes[0].arguments.push(("groups".to_owned(), Argument::Int(3)));
+    assert_eq!(names(&small), [FUSED]);
 }
 
 #[test]
