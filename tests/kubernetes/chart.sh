@@ -229,6 +229,25 @@ gateways_have_certificates() {
     check "no certificates" 0 "$(render --set gateway.peerTls.managed=false | grep -c peer)"
 }
 
+replica_flags() { render --set runtime.tls.mode="$1" | grep -oE -- '--replica-[a-z-]+(=[^ "]*)?' | paste -sd ' '; }
+
+# Replicas serve TLS only once an administrator enables it, and gateways have certificates before.
+replicas_have_certificates() {
+    refused mode runtime.tls.mode=on
+    local prepared=(--set runtime.tls.mode=prepared)
+    check "nothing of replicas' certificates by default" 0 "$(render | grep -cE 'replica-(tls|secret|authority)|gateway-replicas|tokenreviews')"
+    check "prepared gateways" "--replica-tls-port=9444 --replica-secret=weir-gateway-replicas" "$(replica_flags prepared)"
+    check "replicas with TLS" "--replica-tls-port=9444 --replica-tls --replica-secret=weir-gateway-replicas" "$(replica_flags enabled)"
+    check "rights to the Secrets" '["weir-gateway-replicas"]["list","watch"] ["weir-replica-authority","weir-gateway-replicas"]["get","update"]' \
+        "$(render "${prepared[@]}" -s templates/rbac.yaml |
+            sed -n 's/.*"resourceNames":\(\[[^]]*weir-gateway-replicas"\]\),"resources":\["secrets"\],"verbs":\(.*\)}$/\1\2/p' | paste -sd ' ')"
+    check "right to review tokens" 1 "$(render "${prepared[@]}" | grep -c '"resources":\["tokenreviews"\],"verbs":\["create"\]')"
+    check "the authority outlives the chart" 1 "$(render "${prepared[@]}" -s templates/replica-tls.yaml | grep -c 'resource-policy: keep')"
+    check "port of the controllers" "certificates serving webhook" "$(policies "${prepared[@]}" |
+        sed -n 's/^ *- ports: \[{port: \([a-z-]*\), .*/\1/p' | sort | paste -sd ' ')"
+    helm lint --strict --quiet $chart --set runtime.tls.mode=enabled
+}
+
 policies() { render -s templates/network-policies.yaml --set networkPolicies.admin.enabled=true "$@"; }
 
 # A policy of all namespaces cannot exist, so those of services are listed.
@@ -275,6 +294,7 @@ lint() {
     access_is_watched
     access_files_are_mounted
     gateways_have_certificates
+    replicas_have_certificates
     network_policies_are_those_of_values
     check "no priority classes and no runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
@@ -540,7 +560,7 @@ install() {
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
     kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null
     kubectl patch secret weir-gateway-peers -n $namespace -p '{"data": {"ca.crt": "YQ=="}}' >/dev/null
-    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5,access.enabled=true >/dev/null
+    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5,access.enabled=true,runtime.tls.mode=prepared >/dev/null
     check "webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
         -o 'jsonpath={.webhooks[0].clientConfig.caBundle} {.webhooks[0].timeoutSeconds}') $(kubectl get secret weir-webhook -n $namespace \
         -o 'jsonpath={.data.pairs\.json}')"
@@ -548,8 +568,18 @@ install() {
         "$(kubectl get secret weir-gateway-peers -n $namespace -o 'jsonpath={.data.ca\.crt}')"
     check "gateway watches the Secret with keys" yes "$(may_by_name gateway watch secret/weir-access)"
     check "gateway watches no other Secret" "no no" "$(may_by_name gateway watch secret/other) $(may gateway list secrets $namespace)"
+    check "controller keeps the authority of replicas" "yes yes" \
+        "$(may_by_name controller get secret/weir-replica-authority) $(may_by_name controller update secret/weir-replica-authority)"
+    check "gateway watches its certificate for replicas alone" "yes no" \
+        "$(may_by_name gateway watch secret/weir-gateway-replicas) $(may_by_name gateway watch secret/weir-replica-authority)"
+    check "gateway changes no certificate for replicas" no "$(may_by_name gateway update secret/weir-gateway-replicas)"
+    check "controller alone reviews tokens" "yes no no" "$(for component in controller gateway autoscaler; do
+        may $component create tokenreviews.authentication.k8s.io; done | paste -sd ' ')"
     check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"
     helm uninstall weir --namespace $namespace --wait >/dev/null
+    # Pods of services trust it for as long as they run.
+    check "the authority of replicas outlives the chart" "secret/weir-replica-authority" \
+        "$(kubectl delete secret weir-replica-authority -n $namespace -o name)"
     check "objects left after helm uninstall" "" "$(leftovers)"
     roles_with_watch_namespace
     kserve_is_refused
