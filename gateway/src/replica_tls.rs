@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Addresses are used again: a pod may have the address at which a replica of another revision, or of another namespace, has
-//! just ended. Its certificate has another name, so the handshake fails before the request is sent.
+//! just ended. The certificate of that pod has another name, so the handshake fails before the request is sent.
 
 mod identity;
 

@@ -111,7 +111,7 @@ fn headless(
     owner: Option<&OwnerReference>,
 ) -> Result<Service, ClusterError> {
     let revision = &workload.revision;
-    let written = json(revision, &WrittenRevision::of(workload, pod))?;
+    let written = json(revision, &WrittenRevision::of(workload, pod, request_tls::transport(pod)))?;
     Ok(Service {
         metadata: ObjectMeta {
             name: Some(revision.as_str().to_owned()),

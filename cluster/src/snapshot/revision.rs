@@ -10,7 +10,7 @@ use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, W
 /// Protocol of the connections to a revision's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Without encryption.
+    /// Connections without encryption, to whatever answers.
     Plain,
     /// TLS with certificates of both sides. The one of a replica names its revision.
     Tls,

@@ -1,7 +1,7 @@
 //! The authority of replicas: it signs their certificates, and those of the gateways that connect to them.
 //!
-//! Replicas learn of the authority once, when their pods are made. Its key is therefore kept, in a Secret that only
-//! controllers read, and it lives for as long as pods may.
+//! Replicas learn of the authority once, when their pods are made. The authority therefore lives for as long as pods may, and
+//! the key is kept in a Secret that only controllers read.
 
 mod gateways;
 mod kept;
@@ -24,9 +24,9 @@ const LIFETIME: Duration = Duration::from_secs(3650 * 24 * 3600);
 /// An authority with its key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// Certificate in PEM.
+    /// Certificate of the authority itself, in PEM.
     certificate: String,
-    /// Key in PEM.
+    /// Key that signs, in PEM.
     key: String,
     /// Time at which the authority was made, in seconds since 1970.
     begins: u64,

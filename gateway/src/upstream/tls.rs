@@ -11,7 +11,7 @@ use crate::replica_tls::{self, ReplicaTls};
 
 /// TLS of the connections to an upstream.
 pub(super) enum UpstreamTls {
-    /// Another gateway.
+    /// TLS to another gateway.
     Gateway(Arc<PeerTls>),
     /// A replica of one revision.
     Replica {
@@ -25,7 +25,7 @@ pub(super) enum UpstreamTls {
 /// Connection to try if the one by TLS cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutTls {
-    /// The request fails.
+    /// None: the attempt fails.
     Fails,
     /// A plain connection, while not all gateways have certificates.
     Plain,

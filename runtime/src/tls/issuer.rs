@@ -31,7 +31,7 @@ use crate::clock::now;
 use crate::small_file;
 use schedule::Schedule;
 
-/// Port of HTTPS.
+/// Port of a URL that names none.
 const HTTPS: u16 = 443;
 
 /// Longest time of a request: the controllers ask the API server twice.
@@ -40,7 +40,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Largest response and token, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Where and how to get certificates.
+/// Client of the controllers that sign certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateIssuer {
     host: String,

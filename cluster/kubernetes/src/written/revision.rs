@@ -8,7 +8,6 @@ use weir_cluster::{OtherAutoscaler, ReadyCall, ScalingPolicy, Transport, Workloa
 
 use super::scaling::WrittenScaling;
 use crate::entry::entry;
-use crate::objects::request_tls;
 
 /// Parts of a workload that are not in its pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,9 +32,9 @@ pub(crate) struct WrittenRevision {
 const V2_READY: &str = "/v2/health/ready";
 
 impl WrittenRevision {
-    /// Returns the serialized form of a workload with these pods.
-    pub(crate) fn of(workload: &Workload, pod: &PodTemplateSpec) -> Self {
-        let tls = request_tls::is_served(pod);
+    /// Returns the serialized form of a workload with these pods, which are reached by this protocol.
+    pub(crate) fn of(workload: &Workload, pod: &PodTemplateSpec, transport: Transport) -> Self {
+        let tls = transport == Transport::Tls;
         Self {
             identity: workload.identity().as_str().to_owned(),
             // With TLS, the kubelet asks another port, and a gateway still makes the V2 call.

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{
-    Batching, Destination, Economy, Host, Mirror, OpenAiApi, PolicySelect, Route, ScaleTarget, ScalingBehavior,
-    ScalingPolicy, ScalingRules, ServiceName, Split, Tag, Tagged, Target, Workload,
+    Batching, Destination, Economy, Host, Mirror, OpenAiApi, PolicySelect, ReadyCall, Route, ScaleTarget,
+    ScalingBehavior, ScalingPolicy, ScalingRules, ServiceName, Split, Tag, Tagged, Target, Transport, Workload,
 };
 
 use super::scaling::WrittenScaling;
@@ -109,8 +109,16 @@ fn a_policy_is_read_as_it_was_written() {
         scaling: Some(Arc::new(policy.clone())),
         ..Workload::new(service().revision(1).unwrap(), weir_cluster::PodTemplate::default(), 1)
     };
-    let text = serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read())).unwrap();
-    let written: WrittenRevision = serde_json::from_str(&text).unwrap();
+    let text = |transport| {
+        serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read(), transport)).unwrap()
+    };
+    let read = |text: &str| serde_json::from_str::<WrittenRevision>(text).unwrap();
+    // Older gateways know no field for TLS, and older revisions have none.
+    assert!(!text(Transport::Plain).contains("tls"));
+    let written = read(&text(Transport::Tls));
+    assert_eq!((written.transport(), written.ready_call()), (Transport::Tls, ReadyCall::V2));
+    let written = read(&text(Transport::Plain));
+    assert_eq!(written.transport(), Transport::Plain);
     assert_eq!(written.concurrency, NonZeroU32::new(4));
     assert_eq!(written.identity, workload.identity().as_str());
     assert_eq!(written.scaling.unwrap().policy(), policy);

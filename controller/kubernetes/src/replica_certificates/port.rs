@@ -103,7 +103,7 @@ fn unauthorized() -> Refused {
     (StatusCode::UNAUTHORIZED, sentence)
 }
 
-/// Returns the refusal of a request that failed here. Its cause is in the controller's log alone.
+/// Returns the refusal of a request that failed here. The cause is in the controller's log alone.
 fn unavailable(error: impl std::fmt::Display) -> Refused {
     tracing::warn!(%error, "cannot sign the certificate of a replica");
     (StatusCode::SERVICE_UNAVAILABLE, "no certificate can be signed now: ask again".to_owned())

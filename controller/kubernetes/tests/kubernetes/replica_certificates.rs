@@ -206,7 +206,7 @@ async fn controllers_share_one_authority_and_keep_the_certificate_of_gateways() 
     check_pair(&certificate, &made["tls.key"]);
 }
 
-/// What the Secret held is trusted by pods that run, so it is not replaced.
+/// Pods that run trust the authority that the Secret held, so it is not replaced.
 #[tokio::test]
 async fn an_authority_that_cannot_be_read_is_not_overwritten() {
     let world = World::new("replica-authority-broken").await;

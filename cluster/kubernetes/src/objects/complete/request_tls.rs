@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use weir_cluster::ContainerPorts;
+use weir_cluster::{ContainerPorts, Transport};
 
 use super::weir_runtime;
 use crate::CertificateSource;
@@ -34,9 +34,10 @@ const TOKEN_LIFETIME: i64 = 600;
 /// Path of the V2 call by which the process is found alive.
 const V2_LIVE: &str = "/v2/health/live";
 
-/// Returns true if a pod receives requests by TLS, from clients with a certificate.
-pub(crate) fn is_served(pod: &PodTemplateSpec) -> bool {
-    pod.spec.as_ref().and_then(entry).is_some_and(is_served_by)
+/// Returns the protocol by which a pod receives requests.
+pub(crate) fn transport(pod: &PodTemplateSpec) -> Transport {
+    let is_encrypted = pod.spec.as_ref().and_then(entry).is_some_and(is_served_by);
+    if is_encrypted { Transport::Tls } else { Transport::Plain }
 }
 
 /// Returns true if a container serves TLS. Other servers than Weir's runtime serve plainly, as far as the platform can tell.
@@ -132,7 +133,7 @@ mod tests {
 
     fn serves(containers: &Value) -> bool {
         let template = json!({ "spec": { "containers": containers } });
-        is_served(&serde_json::from_value(template).unwrap())
+        transport(&serde_json::from_value(template).unwrap()) == Transport::Tls
     }
 
     #[test]
