@@ -12,7 +12,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-servers test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-servers bench-gpu bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-servers test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-chat-engine bench-servers bench-gpu bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -50,6 +50,7 @@ test-platform: prerequisites libtorch tools clients ## Run the tests with real p
 	$(CARGO) nextest run --workspace -E 'binary(platform)'
 	$(CARGO) build --workspace --bins --tests
 	scripts/client-tests.sh
+	PYTHON=$(PYTHON) scripts/server-tests.sh kserve triton
 
 test-kube: prerequisites libtorch tools ## Test with a real API server, scheduler and controllers, and simulated GPU nodes; needs no root.
 	@CARGO=$(CARGO) tests/kubernetes/test-kube.sh
@@ -63,11 +64,10 @@ test-keda: prerequisites libtorch ## Test with a real KEDA that wakes and scales
 test-pods: ## Walk a service through a real one-node Kubernetes in a minute; needs root on Linux, otherwise skipped.
 	@PROFILE=dev tests/kubernetes/test-cluster.sh short
 
-# This is not part of `test`, because the servers are 8 GB to install, and llama.cpp takes minutes to compile.
-test-servers: prerequisites libtorch clients ## Test model servers of others behind `weir up`: Triton, MLServer, Ray Serve, transformers, llama.cpp, or SERVERS=triton,….
+# Not all of them are part of `test`, because they are 8 GB to install, and llama.cpp takes minutes to compile.
+test-servers: prerequisites libtorch clients ## Test model servers of others behind `weir up`: KServe's, Triton, MLServer, Ray Serve, transformers, llama.cpp, or SERVERS=triton,….
 	$(CARGO) build --workspace --bin weir
-	PYTHON=$(PYTHON) scripts/servers.sh $(subst $(COMMA), ,$(SERVERS))
-	WEIR=$(CURDIR)/target/debug/weir .venv/bin/python -m pytest -p no:cacheprovider -v tests/servers $(if $(SERVERS),--servers $(SERVERS))
+	PYTHON=$(PYTHON) scripts/server-tests.sh $(subst $(COMMA), ,$(SERVERS))
 
 test-cluster: ## Test on a real one-node Kubernetes with real pods; needs root on Linux, otherwise skipped.
 	@tests/kubernetes/test-cluster.sh
@@ -140,6 +140,9 @@ bench-local-wave: build ## Scale 0 -> n -> 0 on this machine and compare with `w
 
 bench-gpu: ## Measure on a GPU beside loops of PyTorch, six minutes; without one it says so; PACK=folder packs for a machine with one.
 	$(PYTHON) -B -W ignore benches/gpu.py $(if $(PACK),--pack $(PACK)) $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-chat-engine: build ## Compare engines that batch with and without the gateway, and their replicas, forty minutes; writes benches/results/ and docs/.
+	$(PYTHON) -B benches/chat_engine.py $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-servers: build clients ## Compare servers of others with and without the gateway, five minutes; writes benches/results/ and docs/.
 	.venv/bin/python -B benches/servers.py $(if $(SECONDS),--seconds $(SECONDS))

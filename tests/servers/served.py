@@ -77,10 +77,19 @@ class Served:
         return own + [child for process in own for child in process.children(recursive=True)]
 
     def in_flight(self) -> float:
-        return sum_of(self.server, "weir_revision_in_flight")
+        return sum_of(self.server.metrics_text(), "weir_revision_in_flight")
 
     def queued(self) -> float:
-        return sum_of(self.server, "weir_revision_queued")
+        return sum_of(self.server.metrics_text(), "weir_revision_queued")
+
+    def own_metrics(self) -> str:
+        """Returns the metrics of the oldest replica, from itself."""
+        port = int(self.processes()[0].environ()[self.case.metrics_port])
+        return wire.call(port, "GET", "/metrics", timeout=ANSWER).body.decode()
+
+    def waiting_inside(self) -> float:
+        """Returns the requests that wait inside the server, as it says itself."""
+        return sum_of(self.own_metrics(), self.case.queue)
 
     def wait_ready(self) -> None:
         wait_until(lambda: self.server.responds(self.ready_path()), self.case.start, f"{self.case.name} is ready")
@@ -95,9 +104,10 @@ class Served:
             self.server.stop()
 
 
-def sum_of(server: Server, name: str) -> float:
-    lines = server.metrics_text().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{"))
+def sum_of(page: str, name: str) -> float:
+    """Returns the sum of all series of a gauge, with and without labels."""
+    lines = [line for line in page.splitlines() if line.startswith((name + "{", name + " "))]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
 def at_once(count: int, work) -> list:
