@@ -5,6 +5,7 @@ mod chunk_reader;
 mod downstream;
 mod flush_first;
 mod metered;
+mod usage;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferNeed, BufferedBody};
 pub(crate) use chunk_reader::ChunkReader;

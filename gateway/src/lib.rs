@@ -31,7 +31,6 @@ mod server;
 mod state;
 mod telemetry;
 mod upstream;
-mod usage;
 mod wire;
 
 pub use access::AccessControl;

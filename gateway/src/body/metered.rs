@@ -9,9 +9,9 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 
+use super::usage::UsageScan;
 use crate::clock::now;
 use crate::rates::Meter;
-use crate::usage::UsageScan;
 
 /// A response body that counts what passes.
 pub(crate) struct MeteredBody<B> {
