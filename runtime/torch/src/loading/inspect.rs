@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use weir_exported::{Archive, ExportedError, Program};
+use weir_exported::{Archive, ExportedError, Processor, Program};
 use weir_runtime::backend::{Device, Inspection, LoadError, ModelSource, Signature};
 use weir_runtime::model_file::{self, ModelFormat};
 
@@ -53,8 +53,8 @@ fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource)
         Some((signature, reason)) => (signature, reason, Vec::new()),
         None => tried(sandbox, verdicts, source)?,
     };
-    let operators =
-        program.plan().map_or_else(|_| Vec::new(), |plan| plan.calls.into_iter().map(|call| call.name).collect());
+    let plan = program.plan(Processor::Gpu);
+    let operators = plan.map_or_else(|_| Vec::new(), |plan| plan.calls.into_iter().map(|call| call.name).collect());
     let obstacle = obstacle::obstacle(&ModelTraits { operators: &operators, arguments: &[], writes: None });
     notes.extend(graph_note(&Settings::parse(&source.parameters)?, obstacle));
     let elements = program.weights.iter().map(|weight| elements(&weight.sizes)).sum();
