@@ -51,6 +51,11 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     };
     targets.until_answered(200).await;
     world.add(Options::new("gateway-2", Scope::Local)).await;
+    until("the gateway to have routes", || {
+        let state: serde_json::Value = serde_json::from_str(&world.gateways[2].gateway.describe()).unwrap();
+        state["revisions"].as_array().is_some_and(|revisions| !revisions.is_empty())
+    })
+    .await;
     targets.open(world.gateways[2].address);
     targets.until_answered(500).await;
     let mut leaving = world.gateways.remove(0);
