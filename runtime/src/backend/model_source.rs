@@ -42,7 +42,7 @@ pub struct ModelSource {
     /// Operators that the model may call although their operands are not checked.
     pub unguarded_operators: UnguardedOperators,
     /// Permission to load code. The backend applies it to the bytes that it loads, because the file may have changed
-    /// since [`Backend::code_in`] examined it.
+    /// since [`Backend::code_in`](super::Backend::code_in) examined it.
     pub code: ModelCode,
 }
 
