@@ -129,9 +129,11 @@ def test_a_transformers_call_wakes_its_predictor(platform):
     revision = "plain-predictor-00001"
     wait_until(lambda: ready_replicas(platform, revision) == 0, READY_DEADLINE, "the predictor sleeps")
     assert rows(platform)["plain"]["ready"] == "True"
+    woken = platform.metric("weir_autoscaler_wake_seconds_count")
     answer = v1(platform, "plain")
     assert (answer["by"], sums(answer)) == ("plain", DOUBLED)
-    assert ready_replicas(platform, revision) == 1
+    # On a busy machine the replica may sleep again before its state is read, so the counter of wake-ups is compared.
+    assert platform.metric("weir_autoscaler_wake_seconds_count") > woken
 
 
 def test_the_predictor_is_reached_by_its_own_host(platform):
