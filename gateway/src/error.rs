@@ -17,6 +17,9 @@ pub(crate) enum GatewayError {
     /// A gRPC call to an unknown method, which does not name a service by its host or path either.
     #[error("unknown method {method}: call it at the host of a service that has it; {known}")]
     NoMethod { method: String, known: String },
+    /// Services of several namespaces have the model that a request names.
+    #[error("several services have a model {model:?}: call one by its host or below its path: {paths}")]
+    AmbiguousModel { model: String, paths: String },
     /// The service does not have this revision or tag.
     #[error("service {service} has no {what} {asked:?}{known}")]
     NoRevision { service: String, what: &'static str, asked: String, known: String },
@@ -286,7 +289,9 @@ impl Coded for GatewayError {
             | Self::IssuerAway
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,
-            Self::Body(_) | Self::Header { .. } | Self::Handshake => Code::InvalidArgument,
+            Self::Body(_) | Self::Header { .. } | Self::Handshake | Self::AmbiguousModel { .. } => {
+                Code::InvalidArgument
+            }
             Self::ReplicaEnded { .. } | Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::UnknownEncoding(_) => Code::UnknownCoding,

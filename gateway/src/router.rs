@@ -153,7 +153,7 @@ impl RouteTable {
             return Some(guard.admit(self.opened).map(|()| Lookup::ByMessage(field)));
         }
         let model = model_of_path(path)?;
-        let found = self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model));
+        let found = self.matcher.by_model(&model, |route| guard.sees(route));
         Some(found.and_then(|found| self.to_service(parts, &found, guard)))
     }
 
@@ -195,11 +195,11 @@ impl RouteTable {
             name_in(peek_model_name(field, &message), find)
         });
         let model = named.inspect_err(|_| count_unknown())?;
-        if let Some(found) = self.matcher.by_model(&model) {
-            return self.target(parts, &found, guard).map(Routed::Service);
-        }
+        let error = match self.matcher.by_model(&model, |route| guard.sees(route)) {
+            Ok(found) => return self.target(parts, &found, guard).map(Routed::Service),
+            Err(error) => guard.conceal(error),
+        };
         count_unknown();
-        let error = guard.conceal(self.matcher.no_model(&model));
         match local::grpc::unknown_model(parts.uri.path(), &model) {
             Some(answer) if matches!(error, GatewayError::NoRoute { .. }) => {
                 answer.map(|response| Routed::Local(Box::new(response)))
@@ -218,7 +218,7 @@ impl RouteTable {
     ) -> Result<Routed, GatewayError> {
         let CheckedBody { buffered, guard } = *body;
         let model = openai::model_of(buffered, self.request_buffer);
-        let found = model.and_then(|model| self.matcher.by_model(&model).ok_or_else(|| self.matcher.no_model(&model)));
+        let found = model.and_then(|model| self.matcher.by_model(&model, |route| guard.sees(route)));
         let found = found.inspect_err(|_| count_unknown())?;
         self.target(parts, &found, guard).map(Routed::Service)
     }

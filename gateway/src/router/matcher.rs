@@ -24,7 +24,11 @@ const MAX_LISTED: usize = 20;
 /// Path prefix under which a gateway serves services on any host.
 const PREFIX: &str = "/serving/";
 
-/// The routes, indexed by host, service and model. If two services use one name, the older one has it.
+/// Most services that the error about an ambiguous model names, so that its length is bounded.
+const MOST_NAMED: usize = 4;
+
+/// The routes, indexed by host, service and model. If two services use one host, the older one has it. A model's name may
+/// lead to services of several namespaces.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteMatcher {
     scope: Scope,
@@ -32,7 +36,7 @@ pub(crate) struct RouteMatcher {
     hosts: HashMap<Host, HostEntry>,
     /// Routes by their service, as `{namespace}/{name}`.
     services: HashMap<String, Arc<Route>>,
-    models: HashMap<Arc<str>, Arc<Route>>,
+    models: HashMap<Arc<str>, Vec<Arc<Route>>>,
     /// Routes of explainers by the name of the whole service.
     explainers: HashMap<ServiceName, Arc<Route>>,
 }
@@ -84,8 +88,7 @@ impl RouteMatcher {
         let name = format!("{}/{}", route.service.namespace(), route.service.name());
         self.services.entry(name).or_insert_with(|| route.clone());
         if let (Some(model), Scope::Local) = (&route.model, self.scope) {
-            let model = self.models.entry(model.clone());
-            model.or_insert_with(|| route.clone());
+            self.models.entry(model.clone()).or_default().push(route.clone());
         }
     }
 
@@ -100,10 +103,22 @@ impl RouteMatcher {
         Some(RouteMatch { route, revision: None, prefix: PREFIX.len() + service.len(), scope: self.scope })
     }
 
-    /// Returns the service with this V2 model name; `None` for every name in a cluster.
-    pub(crate) fn by_model(&self, model: &str) -> Option<RouteMatch<'_>> {
-        let route = self.models.get(model)?;
-        Some(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
+    /// Returns the service with this V2 model name. In a cluster no service is found by a model's name.
+    ///
+    /// Services of several namespaces may have one name. Only those that `sees` accepts count, if there are any: the
+    /// sender may learn nothing of the others.
+    ///
+    /// # Errors
+    /// [`GatewayError::NoRoute`] if no service has the name; [`GatewayError::AmbiguousModel`] if several have it.
+    pub(crate) fn by_model(&self, model: &str, sees: impl Fn(&Route) -> bool) -> Result<RouteMatch<'_>, GatewayError> {
+        let named = self.models.get(model).map_or(&[][..], Vec::as_slice);
+        let mut visible = named.iter().filter(|route| sees(route));
+        let first = visible.next().or(named.first());
+        let route = first.ok_or_else(|| self.no_model(model))?;
+        if visible.next().is_some() {
+            return Err(ambiguous(model, named.iter().filter(|route| sees(route))));
+        }
+        Ok(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
     }
 
     /// Returns the match of the component that answers a request: the service's explainer if the request asks for an
@@ -237,6 +252,13 @@ impl<'a> RouteMatch<'a> {
         };
         GatewayError::NoRevision { service: self.route.service.to_string(), what, asked: asked.to_owned(), known }
     }
+}
+
+/// Returns the error of a request for a model that all of these services have, with the paths that tell them apart.
+fn ambiguous<'a>(model: &str, routes: impl Iterator<Item = &'a Arc<Route>>) -> GatewayError {
+    let paths = routes.map(|route| format!("{PREFIX}{}/{}", route.service.namespace(), route.service.name()));
+    let paths: Vec<_> = paths.take(MOST_NAMED).collect();
+    GatewayError::AmbiguousModel { model: model.to_owned(), paths: paths.join(", ") }
 }
 
 /// True for the path of V1's explanation, `/v1/models/{model}:explain`, below any prefix.

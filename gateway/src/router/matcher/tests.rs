@@ -89,8 +89,8 @@ fn a_model_leads_to_its_service_on_one_machine_only() {
     assert_eq!(name("/v2/models/"), None);
     assert_eq!(name("/v2"), None);
     let routes = || vec![route("digits", 1)];
-    assert!(matcher(routes(), Scope::Local).by_model("digits").is_some());
-    assert!(matcher(routes(), Scope::Cluster).by_model("digits").is_none());
+    assert!(matcher(routes(), Scope::Local).by_model("digits", |_| true).is_ok());
+    assert!(matcher(routes(), Scope::Cluster).by_model("digits", |_| true).is_err());
 }
 
 #[test]
@@ -153,12 +153,30 @@ fn not_found_errors_list_names_on_one_machine_only() {
 }
 
 #[test]
+fn a_model_of_several_namespaces_leads_to_the_one_that_the_sender_sees() {
+    let of_team = |team: &str, since: u64| Route {
+        since,
+        model: Some("digits".into()),
+        ..Route::new(ServiceName::new(team, "digits").unwrap(), Destination::Nowhere("stopped".into()))
+    };
+    let matcher = matcher(vec![of_team("red", 1), of_team("blue", 2)], Scope::Local);
+    let of = |sees: fn(&Route) -> bool| matcher.by_model("digits", sees).map(|found| found.route.service.namespace());
+    assert_eq!(of(|route| route.service.namespace() == "blue"), Ok("blue"));
+    let refused = of(|_| true).unwrap_err().to_string();
+    for part in ["several services", "/serving/red/digits", "/serving/blue/digits"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Nothing is said of services that the sender does not see: the check of the first one refuses the request.
+    assert_eq!(of(|_| false), Ok("red"));
+}
+
+#[test]
 fn a_service_that_serves_nothing_says_why() {
     let nowhere = Destination::Nowhere("the service is stopped".into());
     let mut stopped = route("digits", 1);
     stopped.destination = nowhere;
     let matcher = matcher(vec![stopped], Scope::Local);
-    let found = matcher.by_model("digits").unwrap();
+    let found = matcher.by_model("digits", |_| true).unwrap();
     let error = found.revision(None, None, || 0).unwrap_err();
     assert_eq!(error.to_string(), "the service is stopped");
 }
@@ -211,7 +229,7 @@ fn of_components() -> RouteMatcher {
 fn path_and_model_lead_to_the_transformer_and_the_predictors_host_to_the_predictor() {
     let matcher = of_components();
     let by_path = matcher.by_address(None, "/serving/default/digits/v1/models/digits:predict").unwrap();
-    let by_model = matcher.by_model("digits").unwrap();
+    let by_model = matcher.by_model("digits", |_| true).unwrap();
     for found in [by_path, by_model] {
         assert_eq!(chosen(&found), "digits-transformer-00001");
         let same = matcher.component(&found, "/v1/models/digits:predict");
@@ -226,12 +244,12 @@ fn path_and_model_lead_to_the_transformer_and_the_predictors_host_to_the_predict
 fn explanations_lead_to_the_explainer_unless_the_host_is_a_components() {
     let matcher = of_components();
     let path = "/v1/models/digits:explain";
-    let found = matcher.by_model("digits").unwrap();
+    let found = matcher.by_model("digits", |_| true).unwrap();
     assert_eq!(chosen(&matcher.component(&found, path)), "digits-explainer-00001");
     let of_predictor = matcher.by_address(Some("digits-predictor.default"), path).unwrap();
     assert_eq!(chosen(&matcher.component(&of_predictor, path)), "digits-predictor-00001");
     let without = super::tests::matcher(vec![route("digits", 1)], Scope::Local);
-    let found = without.by_model("digits").unwrap();
+    let found = without.by_model("digits", |_| true).unwrap();
     assert_eq!(chosen(&without.component(&found, path)), "digits-predictor-00002");
 }
 
