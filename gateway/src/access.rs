@@ -49,7 +49,8 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    /// Creates access control by these keys and rules. No token is accepted before [`Self::trust`].
+    /// Creates access control with these keys and rules. Tokens are refused until [`Self::trust`] configures their
+    /// issuers.
     #[must_use]
     pub fn new(policy: Policy) -> Arc<Self> {
         Arc::new(Self {
@@ -66,8 +67,8 @@ impl AccessControl {
         })
     }
 
-    /// Replaces the keys and rules. Requests that arrive from now on are checked by the new ones. Returns the former ones,
-    /// which requests that have begun still use: the last holder frees them, which takes long if there are many keys.
+    /// Replaces the keys and rules for all requests that arrive from now on, and returns the previous ones. Requests
+    /// that have begun still use those; the last holder frees them, which takes long if there are many keys.
     pub fn replace(&self, policy: Policy) -> Arc<Policy> {
         self.policy.swap(Arc::new(policy))
     }
@@ -75,16 +76,16 @@ impl AccessControl {
     /// Replaces the issuers whose tokens are accepted. Issuers whose settings stay the same keep their keys.
     ///
     /// # Errors
-    /// [`SettingsError`] if settings are wrong. The former issuers then stay.
+    /// [`SettingsError`] if settings are wrong. The previous issuers then stay in use.
     pub fn trust(&self, issuers: &[IssuerSettings]) -> Result<(), SettingsError> {
         self.issuers.apply(issuers)
     }
 
-    /// Replaces the authorities whose certificates name clients, on ports with TLS. A client that another authority named
-    /// before has no name from now on, also on an open connection.
+    /// Replaces the authorities whose certificates name clients, on ports with TLS. A certificate that only a removed
+    /// authority has signed names no client from now on, even on an open connection.
     ///
     /// # Errors
-    /// [`AuthorityError`] if certificates cannot be verified by them. The former authorities then stay.
+    /// [`AuthorityError`] if certificates cannot be verified by them. The previous authorities then stay in use.
     pub fn accept_certificates(&self, authorities: Vec<ClientAuthority>) -> Result<(), AuthorityError> {
         self.authorities.store(Arc::new(Authorities::new(authorities)?));
         Ok(())
@@ -113,8 +114,8 @@ impl AccessControl {
         self.issuers.run(std::future::pending()).await;
     }
 
-    /// Returns the caller with a credential, at `now` in seconds since 1970. Waits for the keys of a token's issuer if
-    /// necessary.
+    /// Returns the caller that a key or token identifies, at `now` in seconds since 1970. Waits for the keys of a
+    /// token's issuer if necessary.
     async fn caller(&self, policy: &Policy, credential: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
         if self.issuers.is_empty() || credentials::is_api_key(credential) {
             let fingerprint = || self.fingerprints.of(credential);
@@ -132,7 +133,7 @@ impl AccessControl {
         Some(client.map_err(AuthError::Certificate).and_then(|caller| without_keys(policy, caller)))
     }
 
-    /// Counts a change of the access files that could not be read, so that the last keys and rules stay in use.
+    /// Counts a change of the access files that could not be read. The last valid keys and rules stay in use.
     pub fn count_failed_reload(&self) {
         self.failed_reloads.fetch_add(1, Ordering::Relaxed);
     }
@@ -141,7 +142,7 @@ impl AccessControl {
         self.failed_reloads.load(Ordering::Relaxed)
     }
 
-    /// Divides the limits of clients between this number of gateways, of which this is one.
+    /// Divides the limits of clients by the number of gateways that share them, this one included.
     pub(crate) fn divide(&self, gateways: u32) {
         self.gateways.set(gateways);
     }
@@ -156,7 +157,8 @@ impl AccessControl {
     }
 }
 
-/// Returns the caller that a token or certificate names, unless it is a client with keys: no issuer gives its name.
+/// Returns the caller that a token or certificate names. A name that clients with keys have is refused, because an
+/// issuer must not give the name of such a client.
 fn without_keys(policy: &Policy, caller: Arc<Caller>) -> Result<Arc<Caller>, AuthError> {
     let has_keys = caller.client().is_some_and(|name| policy.keys.have_client(name));
     if has_keys { Err(AuthError::NameOfKeys) } else { Ok(caller) }

@@ -4,9 +4,10 @@
 //!   handshake: an authority has signed the chain ─► connection ─► each request: chain, name and expiry
 //! ```
 //!
-//! The handshake refuses a certificate that no authority has signed. The client is decided for each request, because the
-//! authorities may be replaced, and the certificate may expire, while the connection is open. A chain is verified again
-//! only then. A session that a client resumes has no new verification in its handshake, and needs none for the same reason.
+//! The handshake refuses a certificate that no authority has signed. The client is decided for each request, because
+//! the authorities may be replaced, and the certificate may expire, while the connection is open. A chain is verified
+//! again only in these two cases. The handshake of a resumed session verifies no certificate, and need not for the same
+//! reason.
 
 mod chain;
 mod files;
@@ -39,10 +40,10 @@ pub struct ClientAuthority {
 /// An error in a file of certificate authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The file is no PEM.
+    /// The file is not PEM.
     #[error("it cannot be read as PEM: {0}")]
     Pem(PemError),
-    /// A certificate is no authority.
+    /// A certificate is not that of an authority.
     #[error("it has a certificate that cannot be used: {0}")]
     Certificate(TlsError),
     /// The file has no certificate.

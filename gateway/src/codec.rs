@@ -18,9 +18,9 @@ use crate::wire::protocol::Protocol;
 /// Form of the error that the client of a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorForm {
-    /// `{"error": "…"}`, as V1 and V2 have it.
+    /// `{"error": "…"}`, the form of V1 and V2.
     Plain,
-    /// `{"error": {"message": "…", …}}`, as OpenAI's API has it.
+    /// `{"error": {"message": "…", …}}`, the form of OpenAI's API.
     OpenAi,
     Grpc,
 }

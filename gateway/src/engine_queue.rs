@@ -1,4 +1,4 @@
-//! The queues inside engines. A server that generates text takes more requests than it works on, and says in its metrics
+//! The queues inside engines. A server that generates text accepts more requests than it works on, and its metrics show
 //! how many of them wait. The autoscaler counts these like requests that wait in the gateway.
 
 mod scan;
@@ -23,13 +23,14 @@ const PATH: &str = "/metrics";
 /// Longest time to read the metrics, the same as between two reports.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most bytes of a page of metrics that are read. vLLM's pages have some hundred KiB.
+/// Maximum size in bytes of a page of metrics. vLLM's pages have some hundred KiB.
 const MAX_PAGE: usize = 4 << 20;
 
-/// The time for which requests of a revision have waited inside its replicas without a pause.
+/// Start of the current wait of a revision's requests inside its replicas.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EngineWait {
-    /// Time at which the queue became longer than zero, and the answers of the revision until then.
+    /// Time at which requests began to wait, and the number of the revision's responses up to then; `None` while none
+    /// waits.
     since: Option<(Instant, u64)>,
 }
 
@@ -42,20 +43,21 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Returns what a report adds to the activity without the queues of engines.
+    /// Returns the part of a report's activity that comes from the queues inside engines.
     pub(crate) fn between(activity: &Activity, reported: &Activity) -> Self {
         let waiting = reported.queued.saturating_sub(activity.queued);
         Self { waiting, wait: Duration::from_micros(reported.oldest_us) }
     }
 }
 
-/// Replicas whose metrics may say how many requests wait inside them.
+/// Replicas whose metrics are read for the number of requests that wait inside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engines {
     /// All replicas, because the revision generates text.
     All,
-    /// Replicas that have a port of their own for metrics and do not report how many requests they accept. A replica
-    /// that reports it gets no more, and `weir-runtime` counts requests that it gathers for a batch as pending.
+    /// Replicas with a metrics port of their own that do not report their capacity. No request waits inside a replica
+    /// that reports its capacity, because it never gets more requests than that; the metrics of `weir-runtime` count
+    /// requests that it gathers for a batch as pending.
     WithMetricsPort,
 }
 

@@ -105,15 +105,15 @@ pub(crate) enum GatewayError {
     /// Another gateway handed the request over to this one, which does not own the revision's queue either.
     #[error("another gateway owns the queue of revision {0}")]
     NotOwner(String),
-    /// Another gateway handed the request over, on a connection whose certificate is not a gateway's any more: it expired,
-    /// or its authority was removed.
-    #[error("the certificate of this connection is not that of a gateway any more")]
+    /// Another gateway handed the request over, on a connection whose certificate is no longer that of a gateway: it
+    /// expired, or its authority was removed.
+    #[error("the certificate of this connection is no longer that of a gateway")]
     FormerGateway,
     /// The request's body stalled or arrived too slowly.
-    #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
+    #[error("request body stalled for {} s, or arrived slower than 1 KiB/s", .0.as_secs_f32())]
     SlowBody(Duration),
     /// The gateway shuts down, and the stream has sent no message yet.
-    #[error("the gateway shuts down")]
+    #[error("the gateway is shutting down")]
     ShutsDown,
     /// The request's body broke off or is invalid; the text continues the sentence.
     #[error("request body {0}")]
@@ -149,7 +149,7 @@ pub(crate) enum GatewayError {
          annotate the service with weir.dev/control-routes: \"true\""
     )]
     ControlClosed { call: String, service: String },
-    /// A token whose issuer did not give its keys.
+    /// The issuer of a token could not be reached for its keys.
     #[error("the keys of the token's issuer cannot be fetched: try again")]
     IssuerAway,
     /// A request that access control refuses.

@@ -33,12 +33,12 @@ pub struct Options {
     /// The declared services, if they are known: the server as a whole is ready only once each of them has a route.
     /// `None` makes it ready once there are any routes.
     pub declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// Most bytes of one request's body that are buffered so that the request can be retried: `--request-buffer`. A
-    /// longer body is streamed and sent only once.
+    /// Maximum number of bytes of one request's body that are buffered, so that the request can be retried:
+    /// `--request-buffer`. A longer body is streamed and sent only once.
     pub request_buffer: usize,
-    /// Most bytes of all buffered bodies together.
+    /// Maximum number of bytes of all buffered bodies together.
     pub all_buffers: usize,
-    /// Most bytes of the bodies that wait for one revision.
+    /// Maximum number of bytes of the bodies that wait for one revision.
     pub queue_bytes: usize,
     /// Hosts that the ports serve in addition to those of services.
     pub hosts: KnownHosts,
@@ -54,7 +54,7 @@ pub struct Options {
     pub handshake_timeout: Duration,
 }
 
-/// Most connections at once. An idle connection takes some 10 KiB.
+/// Maximum number of open connections. An idle connection takes some 10 KiB.
 const MAX_CONNECTIONS: usize = 16_384;
 
 impl Options {

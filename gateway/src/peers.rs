@@ -4,9 +4,9 @@
 //!   gateway ── TLS on the port for requests, certificates of both sides ──► gateway: trusts weir-hop, weir-client
 //! ```
 //!
-//! A gateway is a holder of a certificate with the name of gateways that the authorities of gateways have signed. The
-//! files may be replaced at any time: from then on new requests use new connections, and requests that have begun go on. A
-//! gateway may start without them, if they are made later.
+//! A peer counts as a gateway if its certificate has the DNS name of gateways and is signed by an authority of
+//! gateways. The files may be replaced at any time: from then on new requests use new connections, and requests that
+//! have begun go on. A gateway may start before its files exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,16 +27,16 @@ use crate::certificates::{
 pub enum PeerTrust {
     /// The certificate of its connection alone.
     Certificate,
-    /// The certificate, or its IP address, and plain connections to gateways that speak no TLS: for the time in which not
-    /// all gateways have certificates.
+    /// The certificate or the IP address. A gateway without TLS is reached over a plain connection. This is for the
+    /// transition until all gateways have certificates.
     CertificateOrAddress,
 }
 
 /// An error in the files of a gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerTlsError {
-    /// The name of gateways is no DNS name.
-    #[error("the name of gateways is no DNS name: {0}")]
+    /// The name of gateways is not a DNS name.
+    #[error("the name of gateways is not a DNS name: {0}")]
     Name(InvalidDnsNameError),
     /// A file cannot be used.
     #[error("{0}")]
@@ -79,12 +79,13 @@ pub(crate) struct PeerChain {
     was_gateway: bool,
 }
 
-/// Part that the other end of a connection plays, by its certificates.
+/// Role of the other end of a connection, derived from its certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerRole {
     /// The certificates are those of a gateway.
     Gateway,
-    /// The certificates were those of a gateway when the connection began, and have expired since, or lost their authority.
+    /// The certificates were those of a gateway when the connection began, but have expired since, or their authority
+    /// was removed.
     FormerGateway,
     /// The certificates are not those of a gateway.
     Other,
@@ -116,7 +117,7 @@ impl PeerTls {
     /// Replaces the files. Requests that begin from now on use new connections.
     ///
     /// # Errors
-    /// The same as for [`Self::new`]. The former files then stay in use.
+    /// The same as for [`Self::new`]. The previous files then stay in use.
     pub fn replace(&self, files: CertificateFiles<'_>, now: u64) -> Result<(), PeerTlsError> {
         self.current.store(Some(Arc::new(Current::new(&self.name, files, now)?)));
         self.generation.fetch_add(1, Ordering::Release);
@@ -189,7 +190,7 @@ impl Current {
             .with_protocol_versions(&[&version::TLS13])?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)?;
-        // All gateways have one name, so a session of one would be offered to the others.
+        // All gateways have the same server name, so the session of one gateway would be offered to the others.
         client.resumption = Resumption::disabled();
         Ok(Self { server: Arc::new(server), client: Arc::new(client), authorities })
     }

@@ -61,7 +61,7 @@ pub(crate) struct RevisionQueue {
     engine_wait: Mutex<EngineWait>,
     /// Requests that wait inside the replicas according to the latest report.
     inside: Mutex<Inside>,
-    /// Waits of the revision's streamed responses inside engines that do not say how many requests wait.
+    /// Waits of the revision's streamed responses inside engines that do not report how many requests wait.
     first_bytes: Mutex<FirstByteWait>,
     /// Times of the revision's streamed responses.
     pub(crate) streams: StreamTimes,

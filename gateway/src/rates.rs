@@ -18,7 +18,7 @@ pub(crate) use meter::Meter;
 /// Maximum number of buckets that are not full. Beyond it, all buckets are filled, so that memory is bounded.
 const MAX_BUCKETS: usize = 65_536;
 
-/// Buckets of all accounts: the time at which each is full. A bucket that is full is as good as none. Clones share the
+/// Buckets of all accounts, each as the time at which it is full again. A full bucket needs no entry. Clones share the
 /// buckets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates(Arc<Mutex<HashMap<Bucket, Instant>>>);
@@ -46,9 +46,9 @@ pub(crate) struct UsedUp {
 }
 
 impl Rates {
-    /// Begins a request: takes it from each bucket of requests, if all buckets accept it, or takes nothing. This gateway
-    /// has its part of the rates, of which `gateways` have the others. Returns the meter of the request's bytes and
-    /// tokens; `None` if these are not limited.
+    /// Begins a request: takes one unit from each bucket of requests if all buckets accept the request, and otherwise
+    /// nothing. Each rate is divided by `gateways`, the number of gateways that share it. Returns the meter of the
+    /// request's bytes and tokens; `None` if these are not limited.
     ///
     /// # Errors
     /// The first bucket that accepts no request.
@@ -95,7 +95,7 @@ impl Rates {
 }
 
 impl Debt {
-    /// Charges the bucket for units, of which it may have less.
+    /// Charges the bucket for these units. The bucket may become negative.
     fn charge(&self, units: u64, now: Instant) {
         let mut buckets = self.rates.0.lock();
         let full_at = self.rate.charge(buckets.get(&self.bucket).copied(), now, units);

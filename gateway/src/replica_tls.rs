@@ -49,7 +49,7 @@ impl ReplicaTls {
     /// Replaces the files.
     ///
     /// # Errors
-    /// [`ReplicaTlsError`]. The former files then stay in use.
+    /// [`ReplicaTlsError`]. The previous files then stay in use.
     pub fn replace(&self, files: CertificateFiles<'_>) -> Result<(), ReplicaTlsError> {
         self.current.store(Some(Arc::new(config(files)?)));
         self.generation.fetch_add(1, Ordering::Release);

@@ -29,8 +29,8 @@ use tls_config::TlsConfig;
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the runtime's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Most bytes read at once. A body of 64 KiB is read together with its head, as one piece; a second read and piece
-/// would add a tenth to the cost of such a request. Larger bodies arrive in several pieces.
+/// Maximum number of bytes read at once. A body of 64 KiB is read together with its head, as one piece; a second read
+/// and piece would add a tenth to the cost of such a request. Larger bodies arrive in several pieces.
 const READ_AT_ONCE: usize = 128 << 10;
 
 /// First byte of a TLS handshake (RFC 8446, 5.1), with which no request of HTTP/1.1 or HTTP/2 begins.

@@ -55,7 +55,7 @@ pub(crate) struct Upstream {
     pub(crate) engine_queue: EngineQueue,
     /// Server of the replica's metrics; `None` if they are at the address for HTTP.
     pub(crate) metrics: Option<Arc<Self>>,
-    /// Concurrent requests that the upstream last reported to accept; 0 before its first report.
+    /// Number of concurrent requests that the upstream accepts according to its last report; 0 before its first report.
     capacity: AtomicU32,
     /// Set once a readiness probe was started.
     probed: AtomicBool,
@@ -260,7 +260,8 @@ impl Upstream {
 }
 
 impl PartialEq for Upstream {
-    /// Compares what a connection depends on. A port for metrics that becomes known does not end the requests.
+    /// Compares everything on which a connection depends. The metrics port is left out, so that requests go on when it
+    /// becomes known.
     fn eq(&self, other: &Self) -> bool {
         let (own, others) = (&self.endpoints, &other.endpoints);
         let is_same_run = self.name == other.name && self.restarts == other.restarts;

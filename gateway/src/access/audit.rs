@@ -1,7 +1,7 @@
 //! The record of refusals and of control calls: a line in the log and a count for each.
 //!
 //! Lines are bounded for each client by itself, so that no client can fill the log or hide the lines of another one.
-//! Requests without a valid key count as one client, `anonymous`, whatever they claim.
+//! Requests without a valid key count as one client, `anonymous`, whatever name they claim.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use weir_cluster::ServiceName;
 use crate::clock::now;
 use crate::error::{Refusal, Refused};
 
-/// Most clients with a count and a bound of their own. Further ones share those of [`OTHER`].
+/// Maximum number of clients with a count and a limit of their own. All further clients share those of [`OTHER`].
 const MAX_CLIENTS: usize = 1024;
 
-/// Lines of one client that may follow each other at once.
+/// Number of lines that one client may cause at once.
 const BURST: f64 = 10.0;
 
-/// Lines per second of one client in the long run.
+/// Number of lines per second that one client may cause in the long run.
 const RATE: f64 = 1.0;
 
-/// Name of requests without a valid key. No client can have it, because of the bracket.
+/// Name under which requests without a valid key are counted. No client can have it, because of the bracket.
 const ANONYMOUS: &str = "(anonymous)";
 
-/// Name of the clients beyond [`MAX_CLIENTS`].
+/// Name under which clients beyond [`MAX_CLIENTS`] are counted.
 const OTHER: &str = "(other)";
 
 /// The record of refusals and of control calls.
@@ -43,7 +43,7 @@ struct Books {
     left_out: u64,
 }
 
-/// Permission of one client for lines.
+/// Token bucket that limits the lines of one client.
 #[derive(Debug)]
 struct Bucket {
     left: f64,
@@ -63,7 +63,7 @@ impl Audit {
         tracing::warn!(client = name, operation, service, reason, because, left_out, "a request was refused");
     }
 
-    /// Logs a control call that a rule allows to this client; `None` is an anonymous one.
+    /// Logs a control call that a rule allows to this client; `None` stands for an anonymous client.
     pub(super) fn controlled(&self, client: Option<&str>, service: &ServiceName, grant: Grant) {
         let name = client.unwrap_or(ANONYMOUS);
         let Some(left_out) = self.books.lock().line(name, now()) else {
@@ -102,7 +102,8 @@ impl Books {
         self.line(name, now)
     }
 
-    /// Returns the number of lines of this client that were left out since its last one, if it may have another one.
+    /// Returns the number of this client's lines that were left out since its last line; `None` if this line is left
+    /// out too.
     fn line(&mut self, name: &str, now: Instant) -> Option<u64> {
         if !self.lines.contains_key(name) && self.lines.len() >= MAX_CLIENTS {
             self.lines.retain(|_, bucket| bucket.refill(now) < BURST);
@@ -156,7 +157,7 @@ mod tests {
         assert!(books.lines.len() <= MAX_CLIENTS + 1 && books.refused.len() <= MAX_CLIENTS + 1);
         let other = books.refused[OTHER][&Refusal::NoCredential];
         assert_eq!(other, 4 * MAX_CLIENTS as u64);
-        // Clients that were quiet for a while make room.
+        // Clients that have caused no line for a while are forgotten, so that others get a limit of their own.
         assert_eq!(books.line("new", start + Duration::from_secs(60)), Some(0));
         assert!(books.lines.len() <= 2);
     }

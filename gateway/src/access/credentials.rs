@@ -6,7 +6,7 @@ use weir_tokens::TokenError;
 
 use crate::certificates::CertificateError;
 
-/// Header of a key beside `Authorization`, as many gateways of models have it.
+/// Header that may carry an API key instead of `Authorization`; many gateways in front of models accept it.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Scheme of `Authorization` for keys and tokens (RFC 6750).
@@ -29,17 +29,17 @@ pub(crate) enum AuthError {
     /// A token or certificate names a client that has keys.
     #[error("its client's name is that of a client with keys")]
     NameOfKeys,
-    /// Two keys, of which proxies and the gateway could choose different ones.
+    /// The request has several keys. A proxy in front of the gateway could choose another one than the gateway.
     #[error("it has several keys")]
     Several,
 }
 
-/// Removes the headers in which keys and tokens come, and returns the text of the request's only key or token; `None` if
-/// it has none. A key comes as `Authorization: Bearer KEY`, as OpenAI's clients send it, or as `x-api-key: KEY`. Other
-/// schemes of `Authorization` are ignored.
+/// Removes the headers that carry keys and tokens, and returns the text of the request's only key or token; `None` if
+/// it has none. A key is sent as `Authorization: Bearer KEY`, as OpenAI's clients send it, or as `x-api-key: KEY`.
+/// Other schemes of `Authorization` are ignored.
 ///
 /// # Errors
-/// An [`AuthError`] for several keys, and for one that is no text.
+/// An [`AuthError`] for several keys, and for one that is not text.
 pub(super) fn take(headers: &mut HeaderMap) -> Result<Option<Credential>, AuthError> {
     let (mut found, mut has_header) = (None, [false; CREDENTIALS.len()]);
     for (name, value) in headers.iter() {
@@ -62,16 +62,16 @@ pub(super) fn take(headers: &mut HeaderMap) -> Result<Option<Credential>, AuthEr
     found.transpose()
 }
 
-/// Returns true for text with the beginning of an API key. No token begins like that, because it begins with an object
-/// in base64url.
+/// Returns true for text that begins like an API key. A token never does, because it begins with a JSON object in
+/// base64url.
 pub(super) fn is_api_key(credential: &str) -> bool {
     credential.starts_with(KeyId::PREFIX)
 }
 
-/// The text of a key or token, which stays within its header.
+/// The text of a key or token, as a part of its header's value.
 pub(super) struct Credential {
     value: HeaderValue,
-    /// Bytes before the text: those of the scheme.
+    /// Number of bytes before the text: the scheme of `Authorization`.
     skipped: usize,
 }
 
@@ -79,7 +79,7 @@ impl Credential {
     /// Returns the key or token.
     ///
     /// # Errors
-    /// [`KeyError::Malformed`] for bytes that are no UTF-8.
+    /// [`KeyError::Malformed`] for bytes that are not UTF-8.
     pub(super) fn text(&self) -> Result<&str, AuthError> {
         let bytes = &self.value.as_bytes()[self.skipped..];
         match std::str::from_utf8(bytes) {
@@ -107,7 +107,7 @@ mod tests {
         headers
     }
 
-    /// Takes the credential out of these headers, and checks that none stays.
+    /// Takes the credential out of these headers, and checks that no credential is left in them.
     fn text(lines: &[(&'static str, &str)]) -> Result<Option<String>, AuthError> {
         let mut headers = headers(lines);
         let found = take(&mut headers);

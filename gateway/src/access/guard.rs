@@ -22,7 +22,7 @@ use crate::rates::{self, Meter, UsedUp};
 use crate::wire::headers::{self, GatewayHeaders};
 use crate::wire::protocol::Protocol;
 
-/// The check of one request, which knows its sender.
+/// The access check of one request, whose sender has been identified.
 pub(crate) struct Guard<'a> {
     /// `None` in a gateway without access control.
     check: Option<Check<'a>>,
@@ -31,12 +31,12 @@ pub(crate) struct Guard<'a> {
     shares: RequestShares<'a>,
 }
 
-/// Parts of limits that a request holds until its response, or the connection of its WebSocket, has ended.
+/// Slots in limits that a request occupies until its response, or the connection of its WebSocket, has ended.
 #[derive(Debug)]
 pub(crate) struct HeldLimits {
-    /// Part of the client's requests in flight, if these are limited.
+    /// Slot among the client's requests in flight; `None` if they are not limited.
     _slots: Option<HeldSlots>,
-    /// Part of the open requests of all clients.
+    /// Slot among the open requests of all clients.
     _unit: Option<HeldUnit>,
 }
 
@@ -54,13 +54,14 @@ struct Check<'a> {
     policy: Arc<Policy>,
     sender: Sender,
     from: Option<IpAddr>,
-    /// The request's part of the client's requests in flight, once it is allowed.
+    /// The request's slot among the client's requests in flight; set once the request is allowed.
     slots: OnceLock<HeldSlots>,
     /// The meter of a request that is allowed and whose bytes or tokens are limited.
     meter: OnceLock<Meter>,
 }
 
-/// Time after which a client with too many requests in flight may try again. Requests end all the time.
+/// Time after which a client with too many requests in flight may try again. It is short, because requests end all the
+/// time.
 const CONCURRENCY_RETRY: Duration = Duration::from_secs(1);
 
 /// Sender of a request.
@@ -68,7 +69,7 @@ enum Sender {
     Client(Result<Arc<Caller>, AuthError>),
     /// Another gateway, which has checked the request before it handed it over.
     Gateway,
-    /// A component of a service, on the port that leads to the service's predictor alone.
+    /// A component of a service, on the port that leads only to that service's predictor.
     OwnPort,
 }
 
@@ -165,7 +166,7 @@ impl<'a> Guard<'a> {
         self.check.as_ref()?.meter.get()
     }
 
-    /// Takes the request's parts of the client's limits; `None` if no limit counts it.
+    /// Takes the slots that the request occupies in the client's limits; `None` if no limit counts it.
     pub(crate) fn take_held(&mut self) -> Option<Box<HeldLimits>> {
         let slots = self.check.as_mut().and_then(|check| check.slots.take()).filter(|slots| !slots.is_empty());
         let unit = self.shares.take_unit();
@@ -180,12 +181,12 @@ impl<'a> Guard<'a> {
         self.check.as_ref().map_or(Ok(()), |check| check.may(route, operation, |_| false))
     }
 
-    /// Checks that some request of the sender could be allowed, before its body is read or a general answer is given.
-    /// `opened` tells if some service allows requests without a key.
+    /// Checks that the rules allow some request of the sender. This comes before the body is read, and before an answer
+    /// that is about no single service. `opened` shows if a service allows requests without a key.
     ///
     /// # Errors
     /// [`GatewayError::Refused`] without a valid key, unless anyone may use some service; [`GatewayError::OverLimit`]
-    /// for a client that has its share of the open requests.
+    /// for a client that already uses its share of the open requests.
     pub(crate) fn admit(&self, opened: Opened) -> Result<(), GatewayError> {
         let Some(check) = &self.check else {
             return Ok(());
@@ -252,12 +253,12 @@ pub(crate) struct Choice {
     pub(crate) is_tagged: bool,
 }
 
-/// Openness of a gateway's services, by the rules of their annotations.
+/// Access of requests without a key to a gateway's services, by the rules in the services' annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// Some service allows requests without a key.
+    /// At least one service allows requests without a key.
     ToAnyone,
-    /// Every service asks for a key, unless the rules of the access files do not.
+    /// No service allows requests without a key; the rules of the access files may still allow them.
     ToClients,
 }
 
@@ -284,7 +285,7 @@ impl Check<'_> {
         let begun = self.control.rates.begin(&limits, gateways, now());
         let over = |UsedUp { unit, after }| GatewayError::OverLimit { limit: ClientLimit::Rate(unit), after };
         let meter = begun.map_err(over)?;
-        // A request is checked once, so that nothing is set yet.
+        // A request is checked once, so the cell is still empty.
         let _ = self.slots.set(slots);
         meter.map(|meter| self.meter.set(meter));
         Ok(())

@@ -10,12 +10,13 @@ use weir_access::part_of_count;
 
 use crate::rates::{Account, AccountLimits};
 
-/// Numbers of requests in flight. An account without one has no entry, so that open requests bound the memory.
+/// Numbers of requests in flight, by account. An account without requests has no entry, so the number of open requests
+/// bounds the memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Account, u32>>>);
 
-/// The part of one request in the numbers of requests in flight, which ends when it is dropped: with the response, with
-/// the connection of a WebSocket, or when the client goes away before.
+/// The counts of one request among the requests in flight. Dropping it subtracts them: at the end of the response or of
+/// a WebSocket's connection, or earlier if the client disconnects.
 #[derive(Debug)]
 pub(crate) struct HeldSlots(SmallVec<[Slot; 2]>);
 
@@ -26,9 +27,9 @@ struct Slot {
 }
 
 impl InFlight {
-    /// Counts a request for each account with a limit; `None` if one of them has as many already, and then none counts.
-    /// This gateway has its part of each limit, of which `gateways` have the others. A limit that was lowered ends no
-    /// request.
+    /// Counts a request for each account with a limit. If one of the accounts has reached its limit, nothing is
+    /// counted, and the result is `None`. Each limit is divided by `gateways`, the number of gateways that share it. A
+    /// limit that is lowered ends no request.
     pub(super) fn begin(&self, limits: &AccountLimits<'_>, gateways: NonZeroU32) -> Option<HeldSlots> {
         let limited = limits.iter().filter_map(|(account, limits)| Some((account, limits.concurrency?)));
         let limited = limited.map(|(account, limit)| (account, part_of_count(limit, gateways)));
@@ -93,7 +94,7 @@ mod tests {
         assert!(begin(&[(&client, &two), (&service, &one)]).is_none());
         let second = begin(&[(&client, &two)]).unwrap();
         assert!(begin(&[(&client, &two)]).is_none());
-        // A limit that was lowered ends nothing, and accepts nothing until there is room below it.
+        // A limit that was lowered ends no request, and accepts none until fewer are in flight.
         drop(first);
         assert!(begin(&[(&client, &one)]).is_none());
         drop(second);

@@ -10,12 +10,13 @@ use crate::wire::protocol::Protocol;
 
 const GRPC_SERVICE: &str = "/inference.GRPCInferenceService/";
 
-/// gRPC calls that report about a server or a model.
+/// gRPC methods that report the state or the metadata of a server or a model.
 const REPORTS: [&str; 7] =
     ["ServerLive", "ServerReady", "ServerMetadata", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics"];
 
 /// Returns the operation of a call to a service; `call` is its path without the service's prefix. A path counts as
-/// metadata only if it is spelled plainly; every call that is neither metadata nor control is inference.
+/// metadata only if it has no escapes and no dot segments. Every call that is neither metadata nor control is
+/// inference.
 pub(super) fn of_call(protocol: Protocol, parts: &Parts, call: &str) -> Operation {
     if is_control(call) {
         return Operation::Control;
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_calls_are_told_apart_by_their_method() {
+    fn grpc_calls_are_distinguished_by_their_method() {
         let parts = Request::post("/").body(()).unwrap().into_parts().0;
         for (method, expected) in [
             ("/inference.GRPCInferenceService/ModelInfer", Operation::Infer),

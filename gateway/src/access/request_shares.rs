@@ -12,7 +12,7 @@ use crate::queue::ClientShare;
 #[derive(Debug)]
 pub(crate) struct RequestShares<'a> {
     requests: &'a SharedLimit,
-    /// Connection of the request; `None` for one of another gateway, which carries requests of many clients.
+    /// Connection of the request; `None` for a connection from another gateway, which carries requests of many clients.
     place: Option<&'a PlaceHandle>,
     client: Option<ClientShare>,
     open: OnceLock<HeldUnit>,
@@ -50,7 +50,7 @@ impl<'a> RequestShares<'a> {
     /// Counts the request's connection and the request itself for the client, unless they are counted already.
     ///
     /// # Errors
-    /// [`GatewayError::OverLimit`] if the client has its share of the connections or of the open requests.
+    /// [`GatewayError::OverLimit`] if the client already uses its share of the connections or of the open requests.
     pub(super) fn take(&self) -> Result<(), GatewayError> {
         let Some(client) = self.client().filter(|_| self.open.get().is_none()) else {
             return Ok(());
@@ -63,14 +63,14 @@ impl<'a> RequestShares<'a> {
         Ok(())
     }
 
-    /// Returns the request's part of the open requests, which it holds until its response has ended.
+    /// Returns the request's slot among the open requests, which it occupies until its response has ended.
     pub(super) fn take_unit(&mut self) -> Option<HeldUnit> {
         self.open.take()
     }
 }
 
-/// Returns the error of a client that has its share of a limit. Connections and requests end all the time, so the
-/// client may try again after a second.
+/// Returns the error for a client that already uses its share of a limit. Connections and requests end all the time, so
+/// the client may try again after a second.
 fn over(limit: ClientLimit) -> GatewayError {
     GatewayError::OverLimit { limit, after: Duration::from_secs(1) }
 }

@@ -95,7 +95,7 @@ pub(crate) struct BufferedBody {
     /// State of the upload of `rest`; `None` if the whole body is buffered.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
-    /// The party that used up the byte budget; `None` as long as the budget has room for the body.
+    /// Set once the byte budget is exhausted: by all clients together, or by this client.
     exhausted: OnceLock<ExhaustedBy>,
     size: usize,
 }
@@ -359,8 +359,8 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
     *last = joined.freeze();
 }
 
-/// Returns an error once a pause in the upload has lasted too long; during shutdown that is [`SHUTDOWN_IDLE`].
-/// `SlowBody` tells the client that it may retry, the error during shutdown does not.
+/// Returns an error once a pause in the upload has lasted too long; during shutdown that is [`SHUTDOWN_IDLE`]. A client
+/// may retry after `SlowBody`, but not after the error during shutdown.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
     let pause = upload.longest_wait(timer_now());
     tokio::select! {

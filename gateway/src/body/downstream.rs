@@ -18,15 +18,15 @@ use crate::rates::Meter;
 pub(crate) enum DownstreamBody {
     /// Made by the gateway.
     Local { data: Option<Bytes>, trailers: Option<HeaderMap> },
-    /// One entry's rows of a batch's response.
+    /// The rows of one entry in a batch's response.
     Pieces { data: VecDeque<Bytes>, trailers: Option<HeaderMap> },
     /// Relayed from a replica or another gateway, with its beginning or the whole body already read.
     Ahead {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
         /// Unread part of the body; `None` if the whole body was read.
         rest: Option<Box<Self>>,
-        /// Bytes that are still to come by the response's `content-length`; `None` without one. A body that breaks off
-        /// early must not look complete.
+        /// Number of bytes still to come according to the response's `content-length`; `None` without that header. A
+        /// body that breaks off early must not look complete.
         left: Option<u64>,
         /// Charges the byte budget for the bytes of `frames`.
         _permit: BudgetPermit,

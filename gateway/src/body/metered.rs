@@ -17,7 +17,7 @@ use crate::rates::Meter;
 pub(crate) struct MeteredBody<B> {
     body: B,
     meter: Meter,
-    /// Scan for the number of tokens; `None` if it does not matter, or is counted.
+    /// Scan for the number of tokens; `None` if tokens are not limited, or once they are charged.
     usage: Option<UsageScan>,
 }
 

@@ -1,13 +1,13 @@
-//! The number of tokens that a response of a language model says, read as the response passes.
+//! The number of tokens that a response of a language model reports, read while the response is relayed.
 //!
-//! Answers of OpenAI's API, and of APIs like it, have an object `usage`: at the top, or within `response` or `message`. In
-//! a stream of events each event may have one, whose numbers include those of the events before.
+//! Responses of OpenAI's API, and of APIs like it, have an object `usage`: at the top level, or within `response` or
+//! `message`. In a stream of events each event may have one, whose numbers include those of the events before.
 
 mod json;
 
 use json::JsonScan;
 
-/// Numbers of an answer's object `usage`.
+/// Token counts in a response's object `usage`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     total: Option<u64>,
@@ -33,12 +33,12 @@ pub(crate) struct EventScan {
     events: u64,
 }
 
-/// Part of a line that was read.
+/// Position of the scan within a line.
 #[derive(Debug)]
 enum EventLine {
-    /// This many bytes of [`DATA`].
+    /// The line begins with this many bytes of [`DATA`].
     Name(usize),
-    /// The name of another field.
+    /// The line is a field other than `data`.
     Other,
     Data(JsonScan),
 }

@@ -11,10 +11,11 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// Most certificates of a chain. A public chain has three or four.
+/// Maximum number of certificates in a chain. A public chain has three or four.
 const MAX_CERTIFICATES: usize = 8;
 
-/// Most bytes of a chain, which its connection keeps. A certificate with an RSA key of 4096 bits takes 2 KiB.
+/// Maximum size of a chain in bytes; its connection keeps it in memory. A certificate with an RSA key of 4096 bits
+/// takes 2 KiB.
 const MAX_BYTES: usize = 16 << 10;
 
 /// Verifier of handshakes that refuses chains above the limits, so that connections take bounded memory.
@@ -109,8 +110,8 @@ pub(crate) fn only_uri(certificate: &CertificateDer<'_>) -> Option<String> {
     }
 }
 
-/// Returns the first second in which a certificate of the chain is valid for the last time, from `now` on. The chain may
-/// have expired certificates that its verification did not need.
+/// Returns the earliest end of validity in the chain, as the last valid second. Certificates that have expired at `now`
+/// are ignored, because the verification did not need them; if all have expired, the result is `now`.
 pub(super) fn first_expiry(chain: &[CertificateDer<'_>], now: u64) -> u64 {
     let ends = chain.iter().filter_map(|certificate| parse(certificate));
     let ends = ends.filter_map(|parsed| u64::try_from(parsed.validity().not_after.timestamp()).ok());

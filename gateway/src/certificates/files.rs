@@ -14,7 +14,7 @@ pub struct CertificateFiles<'a> {
     pub authorities: &'a [u8],
 }
 
-/// A file that is no PEM.
+/// Error of a file that is not PEM.
 #[derive(Debug, thiserror::Error)]
 #[error("the {file} cannot be read as PEM: {source}")]
 pub struct CertificateFilesError {

@@ -16,7 +16,7 @@ const NAMES: [&[u8]; 8] = [
 /// Longest line that is read, in bytes. Longer lines are skipped; those of the gauges have few labels.
 const MAX_LINE: usize = 4096;
 
-/// Most requests that are believed to wait, more than any server has sockets for.
+/// Upper limit on the reported number of waiting requests. No server has sockets for more.
 const MAX_WAITING: f64 = 65_536.0;
 
 /// A scan of one page of metrics. It keeps at most one line.
@@ -67,7 +67,7 @@ impl Scan {
     }
 }
 
-/// Returns the value of a line with one of the gauges; `None` for other lines and for values that are no count.
+/// Returns the value of a line with one of the gauges; `None` for other lines and for values that are not a count.
 fn value_of(line: &[u8]) -> Option<f64> {
     let rest = NAMES.iter().find_map(|name| line.strip_prefix(*name))?;
     let rest = match rest.first()? {

@@ -45,7 +45,7 @@ pub(crate) struct Proxy {
 pub(crate) struct Inbound<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) arrived: Instant,
-    /// The check of what its sender may do.
+    /// Access check of the request's sender.
     pub(crate) guard: &'a Guard<'a>,
 }
 
@@ -182,7 +182,7 @@ impl Proxy {
     /// choose another gateway.
     fn alive(&self) -> Response<DownstreamBody> {
         if self.context.leaving.is_cancelled() {
-            return codec::http::error(Code::Unavailable, "the gateway shuts down");
+            return codec::http::error(Code::Unavailable, "the gateway is shutting down");
         }
         codec::http::json(rest::alive())
     }
@@ -215,7 +215,7 @@ impl Proxy {
     }
 }
 
-/// Returns the gateway's batching of a request and the revision that gets a copy. A WebSocket has neither.
+/// Returns the request's batch settings and the target of its mirrored copy. A WebSocket has neither.
 fn extras(parts: &Parts, target: &mut Target) -> (Option<BatchSettings>, Option<MirrorTarget>) {
     match Upgrade::of(parts) {
         Upgrade::None => (BatchSettings::of(&target.route), target.mirror.take()),

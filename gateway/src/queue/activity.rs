@@ -54,7 +54,7 @@ impl RevisionQueue {
         counted
     }
 
-    /// Returns the activity for people and monitors, with the same queues of engines as in the latest report.
+    /// Returns the activity for metrics and descriptions. The queues inside engines are those of the latest report.
     pub(crate) fn shown_activity(&self) -> Arc<Activity> {
         let inside = *self.inside.lock();
         with_waiting(&self.activity(), inside.waiting, inside.wait)
@@ -62,7 +62,7 @@ impl RevisionQueue {
 
     fn with_engine_queues(&self, activity: &Arc<Activity>, gateways: u32) -> Arc<Activity> {
         let engines = if self.generates_text.load(Ordering::Relaxed) { Engines::All } else { Engines::WithMetricsPort };
-        // Idle revisions, of which there may be thousands, ask for nothing.
+        // No metrics are read for idle revisions, of which there may be thousands.
         let replicas = if activity.in_flight > 0 { self.replicas() } else { Vec::new() };
         let waiting = engine_queue::waiting(replicas.iter().map(|(upstream, _, _)| upstream), engines, gateways);
         self.engine_wait.lock().counted(activity, waiting, now())

@@ -133,8 +133,8 @@ impl RevisionQueue {
         }
     }
 
-    /// Counts the wake-up of a revision at zero for this client, before its request is counted in any way, because the
-    /// autoscaler starts a replica for each request that arrived.
+    /// Counts a wake-up for this client if its request would wake the revision. This has to come before the request
+    /// itself is counted, because the autoscaler starts a replica for a counted request.
     ///
     /// # Errors
     /// [`GatewayError::OverLimit`] if too many revisions wait because of the client.

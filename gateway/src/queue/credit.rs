@@ -27,7 +27,7 @@ pub(crate) struct Credit {
     round: AdmissionRound,
     /// Cost that the request's client was charged in advance.
     charge: Option<Charge>,
-    /// Number of other requests in the same batch; `None` if the request is no batch.
+    /// Number of other requests in the same batch; `None` if the request is not a batch.
     others: Option<u32>,
     open: bool,
     rest: Rest,
@@ -125,8 +125,8 @@ impl Credit {
         }
     }
 
-    /// Records the first byte of a streamed response. A replica that says how many requests wait inside it is not
-    /// measured, because these requests are counted already.
+    /// Records the first byte of a streamed response. Nothing is recorded for a replica that reports how many requests
+    /// wait inside it, because these requests are counted already.
     pub(crate) fn record_first_byte(&self, at: Instant) {
         if !self.upstream.engine_queue.is_known() {
             let took = at.saturating_duration_since(self.since);
@@ -186,7 +186,7 @@ impl Credit {
     }
 
     /// Makes the credit stand for a batch. `others` are the arrival times of the batch's other requests; `None` if the
-    /// request is no batch.
+    /// request is not a batch.
     pub(crate) fn cover_batch(&mut self, others: Option<&[Instant]>) {
         let Some(others) = others else { return };
         let count = u32::try_from(others.len()).unwrap_or(u32::MAX);

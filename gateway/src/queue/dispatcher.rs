@@ -48,7 +48,7 @@ pub(crate) struct DispatchRequest {
     pub(crate) share: ClientShare,
 }
 
-/// Task of a request, as far as its path says.
+/// Task of a request, as far as its path shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Generation of text, which servers do for many requests at once.
@@ -76,7 +76,7 @@ pub(crate) enum Admission<R> {
     NotOwner,
     /// The queue is full and holds these requests.
     Full(QueueLimit),
-    /// The queue is full, holds these requests, and the client has its share of it.
+    /// The queue is full, holds these requests, and the client already uses its share of it.
     OverShare(QueueLimit),
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum Dequeued<R, W> {
     Displaced(W),
 }
 
-/// Requests that leave the queue together. There is mostly one, because one credit was given back.
+/// Requests that leave the queue together. Usually there is one, because one credit was given back.
 pub(crate) type DequeuedList<R, W> = SmallVec<[Dequeued<R, W>; 1]>;
 
 /// The queue and the replicas of one revision. `R` is a replica, `W` a queued request.
@@ -118,7 +118,7 @@ pub(crate) struct Dispatcher<R, W> {
     endpoints: Vec<Endpoint<R>>,
     /// The smallest limit that was measured for a replica; `None` as long as none is known.
     learned: Option<u32>,
-    /// Generation of text, once a request asked for it.
+    /// Generation of text, once a request for generated text has arrived.
     task: Task,
     waiting: BTreeMap<u64, Queued<W>>,
     /// Shares of the clients; `None` as long as no client has a name.

@@ -9,20 +9,22 @@ use weir_cluster::Activity;
 
 use crate::engine_queue::with_waiting;
 
-/// Latest times of requests that were alone at their replica, from which the engine's own time is taken.
+/// Number of times that are kept of requests that were alone at their replica. The engine's own time is derived from
+/// them.
 const SAMPLES: usize = 64;
 
-/// Fewest of these times before a wait is reported. The longest of four is ignored, because the first request of a
-/// replica may include a warm-up.
+/// Number of these times from which on a wait is reported. The longest of four is ignored, because the first request of
+/// a replica may include a warm-up.
 const LEAST_SAMPLES: usize = 4;
 
 /// Shortest time over which waits are counted, the same as between two reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest time over which waits are counted. Before it, no response began.
+/// Maximum time over which waits are averaged. If no response began for longer than this, the time before it does not
+/// count.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Waits of the streamed responses of one revision, for replicas that do not say how many requests wait inside them.
+/// Waits of the streamed responses of one revision, for replicas that do not report how many requests wait inside them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FirstByteWait {
     /// Times to the first byte of requests that were alone at their replica, the latest last.
@@ -96,7 +98,7 @@ impl FirstByteWait {
         }
         let over = interval.min(LONGEST_INTERVAL).as_secs_f64();
         let waiting = (self.sum.as_secs_f64() / over).round() as u32;
-        // Requests that were answered too late in turn make one that waits.
+        // A wait of at least one interval counts as one waiting request, even if the average is lower.
         let waiting = if self.longest >= INTERVAL { waiting.max(1) } else { waiting };
         let longest = if waiting == 0 { Duration::ZERO } else { self.longest };
         self.reported = EngineDelay { waiting, longest };

@@ -7,7 +7,7 @@
 
 use super::fixed_hash;
 
-/// Least credits for each gateway; with fewer, one gateway owns all of them.
+/// Minimum number of credits for each gateway; with fewer, one gateway owns all of them.
 const MIN_CREDITS_PER_GATEWAY: u32 = 2;
 
 /// The gateways in front of one revision.

@@ -60,7 +60,7 @@ impl QueueState {
         }
     }
 
-    /// Returns the next time at which queued requests may be dispatched although nothing happens until then.
+    /// Returns the next time at which queued requests may be dispatched without any other event before.
     pub(super) fn next_dispatch(&self, now: Instant) -> Option<Instant> {
         let (readmission, growth) = (self.dispatcher.next_readmission(now), self.dispatcher.next_growth());
         readmission.into_iter().chain(growth).chain(self.dispatcher.next_review(now)).min()
@@ -115,7 +115,7 @@ impl QueueState {
         self.dispatcher.queued().requests == 1 && !self.dispatcher.is_open()
     }
 
-    /// Returns true if the next request would wake the revision, and no earlier one has.
+    /// Returns true if the next request would wake the revision, and no earlier request has done so.
     pub(super) fn needs_wake_up(&self, at: Instant) -> bool {
         let is_woken = self.woken.is_some_and(|woken| woken.counts(at));
         self.scale == Scale::Zero && !is_woken && self.dispatcher.serving() == Some(0)

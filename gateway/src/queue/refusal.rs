@@ -68,7 +68,7 @@ impl RevisionQueue {
     }
 }
 
-/// Returns the error of a client that has its share of a full queue. After a second, the queue has advanced.
+/// Returns the error for a client that already uses its share of a full queue. After a second, the queue has advanced.
 pub(super) fn over_share() -> GatewayError {
     GatewayError::OverLimit { limit: ClientLimit::QueueShare, after: Duration::from_secs(1) }
 }

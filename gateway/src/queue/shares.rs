@@ -1,9 +1,10 @@
-//! Shares of a queue: the order in which requests of several clients are served, and their places when the queue is full.
+//! Shares of a queue: the order in which requests of several clients are served, and their places when the queue is
+//! full.
 //!
-//! Clients are served by start-time fair queueing (Goyal, Vin and Cheng, 1996). Each client has a tag, which grows by the
-//! time that replicas spend on its requests, divided by its weight. The waiting client with the smallest tag is served
-//! next, and a client that was idle begins at the current virtual time, so that no client saves up. The cost of a request is
-//! known at its end; until then the client's mean stands for it.
+//! Clients are served by start-time fair queueing (Goyal, Vin and Cheng, 1996). Each client has a tag, which grows by
+//! the time that replicas spend on its requests, divided by its weight. The waiting client with the smallest tag is
+//! served next, and a client that was idle begins at the current virtual time, so that an idle client saves up no
+//! service. The cost of a request is known at its end; until then the client's mean stands for it.
 //!
 //! The order alone would let one client hold all replicas while the others send nothing. So a client above its share
 //! leaves free what the others have used recently ([`entitlement`]), and is passed over until it may have more.
@@ -88,13 +89,14 @@ const MAX_COST_US: u64 = 86_400_000_000;
 /// Number of remembered clients above which those without requests are forgotten.
 const MAX_CLIENTS: usize = 1024;
 
-/// Clients that are checked at once: more than can be added meanwhile.
+/// Number of clients that are checked at once. It is more than the one client that can be added between two checks.
 const CHECKED_AT_ONCE: usize = 2;
 
-/// Time for which a client may save the unused part of its credits: at least this long, or the time of so many of its
-/// mean requests if that is longer. Over such a time, random arrivals exceed and fall below their mean by about what a
-/// client can save.
+/// Minimum time for which a client may save the unused part of its credits. Over such a time, random arrivals exceed
+/// and fall below their mean by about what a client can save.
 const SAVED: Duration = Duration::from_secs(1);
+/// Time for which a client may save the unused part of its credits, as a number of its mean requests, if that is longer
+/// than [`SAVED`].
 const SAVED_REQUESTS: u32 = 8;
 
 /// Waiting clients and their tags.
@@ -164,7 +166,7 @@ impl Share {
         self.waiting.first_key_value().map(|(sequence, _)| (self.start(), *sequence, client))
     }
 
-    /// Returns the client's demand, if a weight of one gives so many credits.
+    /// Returns the client's demand; `credits` is the number of credits that a weight of one gives.
     fn demand(&self, credits: f64) -> Demand {
         let saved = SAVED.max(Duration::from_micros(self.mean_us) * SAVED_REQUESTS);
         Demand {
@@ -356,7 +358,7 @@ impl Shares {
         self.clients.insert(of.client, share);
     }
 
-    /// Returns the credits that a weight of one gives.
+    /// Returns the number of credits that a weight of one gives.
     fn credits(&self) -> f64 {
         let total = self.supply.map_or(0, |supply| supply.total);
         f64::from(total) / self.weights.max(1) as f64

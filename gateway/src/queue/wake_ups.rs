@@ -87,7 +87,7 @@ impl WakeUps {
 }
 
 impl WokenBy {
-    /// Returns true if the revision may still get the replica for which this request asked.
+    /// Returns true if the replica that this request's wake-up requested may still come.
     pub(super) fn counts(self, now: Instant) -> bool {
         now < self.until
     }
@@ -116,7 +116,7 @@ mod tests {
         let (wakes, start) = (WakeUps::default(), now());
         let begun: Vec<_> = (0..100).filter_map(|one| wakes.begin(share("a", 1), &revision(one), start)).collect();
         assert_eq!(begun.len(), MAX_EACH);
-        // The same revision counts once, and others have a number of their own.
+        // A revision counts once, however often it is woken. Another client, and a greater weight, have more wake-ups.
         assert!(wakes.begin(share("a", 1), &revision(3), start).is_some());
         assert!(wakes.begin(share("b", 1), &revision(99), start).is_some());
         assert!(wakes.begin(share("a", 2), &revision(98), start).is_some());

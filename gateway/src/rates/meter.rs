@@ -50,7 +50,7 @@ impl Meter {
         charge(&self.0.tokens, tokens, now);
     }
 
-    /// Returns true if the tokens of the response matter.
+    /// Returns true if the tokens of the response are limited.
     pub(crate) fn counts_tokens(&self) -> bool {
         !self.0.tokens.is_empty()
     }

@@ -18,7 +18,7 @@ use crate::certificates::only_uri;
 /// Last label of the server name of a revision. A server name may not end in a number, as a namespace may.
 const SUFFIX: &str = ".weir";
 
-/// Verifier of the certificates of replicas. The server name says which revision is expected, so that one configuration
+/// Verifier of the certificates of replicas. The server name selects the expected revision, so that one configuration
 /// serves the connections to all revisions.
 #[derive(Debug)]
 pub(super) struct ReplicaVerifier {

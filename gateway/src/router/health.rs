@@ -1,5 +1,5 @@
-//! Decides whether a service would serve a request. Health watches ask this each second, so it does not advance the
-//! split sequence as routing does.
+//! Decides whether a service would serve a request. Health watches call this each second, so unlike routing it does not
+//! advance the split sequence.
 
 use http::request::Parts;
 use weir_cluster::{Destination, RevisionName};

@@ -87,7 +87,7 @@ fn models(table: &RouteTable, guard: &Guard<'_>) -> Vec<(String, Health, Option<
 }
 
 /// Returns the models that are routed by name and whose servers may have OpenAI's API: all but those that are known to
-/// lack it. Nothing is asked of the replicas, so that a list wakes no service.
+/// lack it. No request is sent to the replicas, so that a list wakes no service.
 fn openai_models(table: &RouteTable, guard: &Guard<'_>) -> Vec<String> {
     let routes = table.routes.as_slice().iter();
     let models = routes.filter(|route| guard.sees(route)).filter_map(|route| match route.openai {

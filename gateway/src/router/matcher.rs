@@ -18,7 +18,7 @@ use crate::access::Guard;
 use crate::error::GatewayError;
 use crate::options::Scope;
 
-/// Most names that a "not found" error lists, so that it fits a screen.
+/// Maximum number of names that a "not found" error lists, so that it fits a screen.
 const MAX_LISTED: usize = 20;
 
 /// Path prefix under which a gateway serves services on any host.
@@ -276,7 +276,8 @@ fn service_of_path(path: &str) -> Option<&str> {
     Some(&rest[..end])
 }
 
-/// Returns a host as the table has it: without port and final dot, in lower case. Copies it only if it has capitals.
+/// Returns a host in the form of the table's keys: in lower case, without port and final dot. Copies it only if it has
+/// capitals.
 fn plain_host(authority: &str) -> Cow<'_, str> {
     let is_port = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
     let host = match authority.rsplit_once(':') {

@@ -24,9 +24,9 @@ pub(crate) struct RouteTable {
     pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
     /// Services that should have a route; `None` if that is unknown.
     pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// Most bytes of a body that are buffered to find its model.
+    /// Maximum number of bytes of a body that are buffered to find its model.
     pub(super) request_buffer: usize,
-    /// Openness of the services by their own rules, for requests that name none in their head.
+    /// Access of requests without a key by the services' own rules, for requests whose head names no service.
     pub(super) opened: Opened,
     /// Number of requests for which each service's split has chosen a revision.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,

@@ -28,7 +28,7 @@ pub(super) struct Peer {
     pub(super) traffic: Arc<Traffic>,
 }
 
-/// Parts of limits that a request holds until its response has ended; `None` if no limit counts it.
+/// Slots in limits that a request occupies until its response has ended; `None` if no limit counts it.
 pub(super) type RequestLimits = Option<Box<HeldLimits>>;
 
 impl Peer {
@@ -37,8 +37,8 @@ impl Peer {
     }
 }
 
-/// Answers one request of this peer. Every failure becomes a response. Also returns the request's parts of limits, to be
-/// held until the response has ended.
+/// Answers one request of this peer. Every failure becomes a response. Also returns the slots that the request occupies
+/// in limits; the caller keeps them until the response has ended.
 pub(super) async fn respond(
     proxy: &Proxy,
     request: Request<Incoming>,

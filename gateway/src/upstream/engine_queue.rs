@@ -1,8 +1,8 @@
-//! The queue inside a replica that generates text, as the replica's metrics say.
+//! The queue inside a replica that generates text, as the replica's metrics report it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// Failures in a row, such as a page without the gauges, after which a replica is not asked again.
+/// Number of failures in a row, such as pages without the gauges, after which a replica's metrics are no longer read.
 const MAX_FAILURES: u8 = 3;
 
 /// Number of requests that wait inside one replica.
@@ -15,13 +15,13 @@ pub(crate) struct EngineQueue {
 }
 
 impl EngineQueue {
-    /// Returns the share of one of these gateways in the requests that wait inside the replica, of which the gateway has
-    /// `requests` there.
+    /// Returns the number of requests waiting inside the replica that count for this gateway: an even share among
+    /// `gateways` gateways, and at most the `requests` that this gateway has there.
     pub(crate) fn share(&self, requests: u32, gateways: u32) -> u32 {
         self.waiting.load(Ordering::Relaxed).div_ceil(gateways.max(1)).min(requests)
     }
 
-    /// Returns true if the replica's metrics said at the last reading how many requests wait.
+    /// Returns true if the last reading of the replica's metrics contained the number of waiting requests.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gateways_share_a_queue_and_a_replica_without_metrics_is_not_asked_again() {
+    fn gateways_share_a_queue_and_a_replica_without_metrics_is_not_read_again() {
         let queue = EngineQueue::default();
         assert!(queue.begins_reading() && !queue.begins_reading());
         queue.has_read(Some(9));

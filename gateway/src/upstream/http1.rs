@@ -29,7 +29,7 @@ use super::{Freshness, SwitchedConnection, Upstream, UpstreamError, UpstreamErro
 use crate::upstream::UpstreamRequest;
 use connection::UpstreamConnection;
 
-/// Most idle connections per upstream: as many as a busy replica has requests in flight.
+/// Maximum number of idle connections per upstream: as many as a busy replica has requests in flight.
 const MAX_IDLE: usize = 256;
 
 /// Longest idle time of a connection. Common servers close theirs after a minute.

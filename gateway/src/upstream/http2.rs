@@ -28,7 +28,7 @@ use crate::upstream::UpstreamRequest;
 pub(crate) use response_body::Http2ResponseBody;
 use upload::Upload;
 
-/// Most bytes of a response's head, the same as over HTTP/1.1.
+/// Maximum size in bytes of a response's head, the same as over HTTP/1.1.
 const MAX_HEAD: u32 = 64 << 10;
 
 /// Receive window of the connection in bytes: the largest possible. The window of each stream limits its response, and
@@ -226,7 +226,8 @@ async fn response_head(
     mut upload: Upload,
 ) -> Result<Response<Http2ResponseBody>, h2::Error> {
     let head = poll_fn(|context| {
-        // A failed upload needs no handling here. Either a response says why, or the call is cancelled below.
+        // A failed upload needs no handling here. Either a response contains the reason, or the call is cancelled
+        // below.
         let _ = upload.poll(context);
         match Pin::new(&mut response).poll(context) {
             Poll::Pending if upload.has_failed() => Poll::Ready(Err(h2::Reason::CANCEL.into())),

@@ -22,12 +22,12 @@ pub(super) enum UpstreamTls {
     },
 }
 
-/// Connection to try if the one by TLS cannot be opened.
+/// Action if a connection with TLS cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutTls {
-    /// None: the attempt fails.
+    /// The attempt to connect fails.
     Fails,
-    /// A plain connection, while not all gateways have certificates.
+    /// A plain connection is tried, as long as not all gateways have certificates.
     Plain,
 }
 

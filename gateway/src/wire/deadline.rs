@@ -40,8 +40,8 @@ impl Deadline {
         let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
         let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
         let requested = Self::none(arrived).within(grpc).within(weir);
-        // A timeout from another gateway may be what is left of the service's own timeout, so `weir-hop` says whether
-        // it is a short deadline of the client's own.
+        // A timeout from another gateway may be what is left of the service's own timeout, so `weir-hop` marks a short
+        // deadline that the client itself has set.
         let hop = headers.get(HOP);
         let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_CLIENT_DEADLINE);
         let blame = if is_clients { Blame::Caller } else { Blame::Server };
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(300)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(900)), none), Blame::Server);
         assert_eq!(blame(std::slice::from_ref(&own), Some(ms(901)), none), Blame::Caller);
-        // The request comes from another gateway, whose `weir-hop: 1` says that the server is to blame.
+        // The request comes from another gateway, whose `weir-hop: 1` means that the server is to blame.
         assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
         assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);
     }

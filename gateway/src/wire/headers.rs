@@ -44,7 +44,7 @@ pub(crate) enum GatewayHeaders {
     Absent,
     /// The request comes from a gateway and has some of them.
     Trusted,
-    /// The request had some of them, on a connection whose certificate is not a gateway's any more.
+    /// The request had some of them, on a connection whose certificate is no longer that of a gateway.
     Outdated,
 }
 

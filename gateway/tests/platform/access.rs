@@ -1,5 +1,5 @@
-//! Tests of access control: who gets through, by every way to address a service, over every protocol; what a refusal
-//! says; and what a replica learns of the client.
+//! Tests of access control: the clients that are admitted, by every way to address a service and over every protocol;
+//! the content of a refusal; and the name of the client that a replica receives.
 
 mod certificates;
 mod client_shares;
@@ -134,7 +134,7 @@ async fn a_key_is_removed_and_the_clients_name_goes_on() {
     }
 }
 
-/// Without access control, keys are the servers' own affair, and a client still cannot claim a name.
+/// Without access control, keys are forwarded for the servers to check, and a client still cannot claim a name.
 #[tokio::test]
 async fn without_access_control_keys_pass_and_names_do_not() {
     let (world, replica) = World::with(Behaviour::Echo(Duration::ZERO)).await;
@@ -189,7 +189,7 @@ async fn a_refusal_says_how_to_authenticate_and_keeps_the_form_of_its_protocol()
     assert_eq!(error["error"]["type"], "invalid_request_error");
 }
 
-/// The lists that the gateway answers for all services have those that the caller may use.
+/// The gateway's own lists of all services contain only those that the caller may use.
 #[tokio::test]
 async fn lists_have_what_the_caller_may_use() {
     let rules = vec![rule("a", &["default/digits"], &[]), rule("b", &["default/other"], &[])];
@@ -233,7 +233,7 @@ async fn rpc(world: &World, host: &str, path: &str, message: &[u8]) -> String {
     grpc::status(&ended).0.to_owned()
 }
 
-/// The gateway that owns a queue accepts what another gateway has checked, and no claim of a client.
+/// The gateway that owns a queue trusts the check of another gateway, but not the claims of a client.
 #[tokio::test]
 async fn a_request_that_is_handed_over_is_checked_once() {
     let access = || {
@@ -260,7 +260,7 @@ async fn a_request_that_is_handed_over_is_checked_once() {
     assert_eq!(replica.requests(), 2);
 }
 
-/// A client that claims to be a gateway is none, unless it comes from a gateway's address.
+/// Headers with which a client claims to be a gateway have no effect, unless it connects from a gateway's address.
 #[tokio::test]
 async fn a_claim_to_be_a_gateway_opens_nothing() {
     let guarded = Guarded::new(Scope::Local, Policy::default()).await;
@@ -322,7 +322,7 @@ async fn a_batch_has_requests_of_one_client() {
         tokio::spawn(once(address, with(request, "x-api-key", &key(number).text)))
     };
     let clients = [predict(1), predict(2), predict(1), predict(2)];
-    // With other batches, or without any, the replica would get another number of requests.
+    // If the requests formed other batches, or none, the replica would get another number of requests.
     until("both batches", || replica.requests() >= 2).await;
     clients.iter().for_each(tokio::task::JoinHandle::abort);
     let heads = replica.seen.heads.lock();

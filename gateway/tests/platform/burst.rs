@@ -18,7 +18,7 @@ use crate::world::{HOST, World, until};
 pub(crate) struct Targets {
     open: Mutex<Vec<Arc<Target>>>,
     answered: AtomicUsize,
-    /// Largest difference ever seen between the answers of two gateways.
+    /// Largest difference so far between the numbers of answers of two gateways.
     pub(crate) lead: AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ impl Targets {
         self.open.lock().push(Target::new(address));
     }
 
-    /// Removes a gateway, which clients use no longer.
+    /// Removes a gateway, to which clients send no further requests.
     pub(crate) fn close(&self, address: SocketAddr) -> Arc<Target> {
         let mut open = self.open.lock();
         let index = open.iter().position(|target| target.address == address);

@@ -11,7 +11,7 @@ use crate::world::{HOST, TEST_TIMEOUT, World};
 /// Body size in bytes, more than the sockets on the way can buffer.
 const BODY: usize = 24 << 20;
 
-/// Number of uploads in a row, because the races differ.
+/// Number of uploads in a row. The race between response and upload differs from one to the next.
 const UPLOADS: u64 = 20;
 
 /// Behaviour of the replica after its response.

@@ -169,7 +169,7 @@ async fn a_stream_without_a_message_ends_as_unavailable() {
     assert_eq!(read(answer).await.unwrap().status, StatusCode::OK);
     end(&mut world).await;
     let reply = grpc::ended(asked.await.unwrap().unwrap()).await;
-    let because = "the gateway shuts down".to_owned();
+    let because = "the gateway is shutting down".to_owned();
     assert_eq!(grpc::status(&reply), ("14", because));
     assert_eq!(replica.requests(), 1);
     drop(messages);

@@ -69,7 +69,7 @@ async fn requests_that_wait_inside_an_engine_are_reported_as_queued() {
 }
 
 #[tokio::test]
-async fn only_servers_that_generate_text_are_asked() {
+async fn only_servers_that_generate_text_have_their_metrics_read() {
     let world = world(METRICS).await;
     let call = tokio::spawn(once(world.address(), post(HOST, "/v2/models/digits/infer", "{}")));
     world.activity(1, |activity| activity.in_flight == 1 && activity.service_time.count() == 0).await;
@@ -117,7 +117,7 @@ async fn stream_in_turn(mut stream: TcpStream, worker: Arc<tokio::sync::Mutex<()
             head if head.starts_with(b"GET /metrics") => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
             _ => {
                 let _working = worker.lock().await;
-                // The time of an answer, which the others wait for.
+                // Simulated time of an answer, for which the other requests wait.
                 tokio::time::sleep(Duration::from_millis(400)).await;
                 EVENTS
             }
@@ -142,7 +142,7 @@ async fn streams_whose_first_byte_is_later_than_the_engine_needs_alone_are_repor
     for _ in 0..4 {
         once(world.address(), post(HOST, "/v1/chat/completions", "{}")).await;
     }
-    // The engine's own time is known now, and it waited for nothing.
+    // The engine's own time is known now, and none of these requests waited.
     world.activity(1, |activity| (activity.queued, activity.oldest_us) == (0, 0)).await;
     let call = || tokio::spawn(once(world.address(), post(HOST, "/v1/chat/completions", "{}")));
     let calls: Vec<_> = (0..12).map(|_| call()).collect();

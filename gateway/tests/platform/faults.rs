@@ -218,7 +218,7 @@ async fn poisoned_where_restarts_do_not_count(exit: Failure) -> (crate::client::
 }
 
 #[tokio::test]
-async fn an_end_that_is_reported_of_a_replica_that_stays_counts_as_well() {
+async fn a_reported_exit_of_a_replica_that_stays_counts_as_well() {
     let exit = |reason, code| Failure { exit_code: Some(code), at: Some(7), ..Failure::new(reason, "it ended") };
     for (exit, expected) in [
         (exit(FailureReason::Exited, 139), 1),
@@ -294,7 +294,7 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
 
 /// A deleted pod was not ended by a request, so a request may be retried even if several pods are deleted in turn.
 #[tokio::test]
-async fn what_several_vanished_replicas_had_is_sent_on() {
+async fn requests_of_several_vanished_replicas_are_retried() {
     let world = World::new(1).await;
     world.serve(&[100], |_| {}).await;
     let first = TestReplica::start(Behaviour::Hang).await;

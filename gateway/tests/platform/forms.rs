@@ -159,7 +159,7 @@ async fn requests_that_servers_could_parse_differently_are_refused() {
         (format!("GET / HTTP/1.1\r\n{end}"), "400"),
         (format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"), "405"),
         (
-            // The connection ends although the client did not ask for that.
+            // The connection ends although the client did not request that.
             format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
             "400",
         ),

@@ -16,7 +16,7 @@ use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
 const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
-/// Most copies of one revision in flight.
+/// Maximum number of copies of one revision in flight.
 const MOST: u64 = 64;
 
 /// Number of copies by outcome, as the metrics report it.

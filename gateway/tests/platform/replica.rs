@@ -109,7 +109,7 @@ impl TestReplica {
         Self::sharing(behaviour, Arc::default()).await
     }
 
-    /// Starts a replica that counts together with others.
+    /// Starts a replica whose counts are shared with other replicas.
     pub(crate) async fn sharing(behaviour: Behaviour, seen: Arc<Observed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Self::on(listener, behaviour, seen)

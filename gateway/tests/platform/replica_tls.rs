@@ -258,7 +258,7 @@ async fn a_gateway_without_a_certificate_sends_no_request_plainly() {
         world.put(1, "a", one.address).await;
         let text = refused(&world, &one).await;
         assert!(text.contains(expected), "{text}");
-        // A replica that serves plainly is not the one of the record.
+        // A replica without TLS is not the one that the cluster has recorded.
         world.put(1, "a", one.replica.address).await;
         refused(&world, &one).await;
     }

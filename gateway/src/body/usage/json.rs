@@ -2,7 +2,7 @@
 
 use super::Usage;
 
-/// A scan of one JSON text. It keeps the keys that lead to its place, of the outermost three levels.
+/// A scan of one JSON text. It keeps only the keys on the path to its current position, down to the third level.
 #[derive(Debug, Default)]
 pub(crate) struct JsonScan {
     lexeme: Lexeme,
@@ -12,7 +12,7 @@ pub(crate) struct JsonScan {
     usage: Usage,
 }
 
-/// Levels of objects that may have the numbers: `{"response": {"usage": {"total_tokens": 7}}}` has three.
+/// Maximum depth of the object with the token counts: in `{"response": {"usage": {"total_tokens": 7}}}` it is three.
 const LEVELS: usize = 3;
 
 /// An open object or array.
@@ -37,7 +37,7 @@ enum Key {
     Output,
 }
 
-/// Part of the text in which the scan is.
+/// Part of the text at the scan's current position.
 #[derive(Debug, Default)]
 enum Lexeme {
     #[default]
@@ -46,7 +46,7 @@ enum Lexeme {
         word: Word,
         is_escaped: bool,
     },
-    /// A number of the usage; `None` after more than digits.
+    /// A number of the usage; `None` once it has a character that is not a digit.
     Number(Option<u64>),
 }
 

@@ -20,7 +20,7 @@ fn of_events(text: &str) -> u64 {
 const USAGE: &str = r#"{"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}"#;
 
 #[test]
-fn answers_of_several_apis_say_their_tokens() {
+fn tokens_are_read_from_responses_of_several_apis() {
     for (text, expected) in [
         (format!(r#"{{"id": "x", "choices": [{{"message": {{"content": "a"}}}}], "usage": {USAGE}}}"#), 21),
         (r#"{"data":[{"embedding":[1.5,-2e3]}],"usage":{"prompt_tokens":8,"total_tokens":8}}"#.to_owned(), 8),
@@ -34,7 +34,7 @@ fn answers_of_several_apis_say_their_tokens() {
     }
 }
 
-/// The model writes most of an answer, and so may its client.
+/// Most of a response is text of the model, and some may be text of the client: neither must count as usage.
 #[test]
 fn what_looks_like_usage_elsewhere_is_none() {
     let text = json!({"usage": {"total_tokens": 7}}).to_string();
@@ -61,7 +61,7 @@ fn numbers_that_count_nothing_are_ignored() {
 }
 
 #[test]
-fn the_last_event_of_a_stream_says_its_tokens() {
+fn tokens_of_a_stream_are_those_of_its_last_event() {
     let chunk = r#"data: {"choices":[{"delta":{"content":"a"}}],"usage":null}"#;
     let text = format!("{chunk}\n\n{chunk}\r\n\r\ndata: {{\"choices\":[],\"usage\":{USAGE}}}\n\ndata: [DONE]\n\n");
     assert_eq!(of_events(&text), 21);
@@ -71,7 +71,7 @@ fn the_last_event_of_a_stream_says_its_tokens() {
     assert_eq!(of_events(&text), 40);
 }
 
-/// A client that asks for no usage, or leaves before it, is charged for what it got.
+/// A client that requests no usage, or disconnects before it arrives, is charged for the events that it received.
 #[test]
 fn without_a_total_each_event_is_a_token() {
     let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
@@ -121,7 +121,7 @@ fn parsed(value: &Value) -> u64 {
 proptest! {
     #[test]
     fn every_text_has_the_tokens_of_its_parsed_value_however_it_arrives(value in any_json(), size in 1_usize..9) {
-        // Two usages in one text, of which the last one counts, would need the order of its fields.
+        // If a text has several usages, the last one counts, and a parsed value has lost the order of its fields.
         prop_assume!(["/response/usage", "/message/usage", "/usage"].iter().filter(|at| value.pointer(at).is_some()).count() < 2);
         let text = value.to_string();
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();

@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 /// Limits of batches and of the batch queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchLimits {
-    /// Most rows of one batch; a request with more is sent alone.
+    /// Maximum number of rows in a batch; a request with more is sent alone.
     pub(crate) max_rows: usize,
     /// Longest time that a request waits for others to join its batch.
     pub(crate) max_delay: Duration,
     /// Number of batches in flight at which every replica is busy.
     pub(crate) max_in_flight: usize,
-    /// Most requests in the queue.
+    /// Maximum number of requests in the queue.
     pub(crate) max_queued: usize,
 }
 

@@ -157,7 +157,7 @@ pub(super) async fn try_gateway(
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
         Err(error) => {
             tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
-            // The replica behind that gateway may be lost as well, but only that gateway judges it.
+            // The replica behind that gateway may be lost as well, but only that gateway ejects it.
             Attempt::Failed(Failure::Lost(LostAttempt {
                 name: Arc::clone(&peer.name),
                 error,

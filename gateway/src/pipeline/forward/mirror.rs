@@ -21,8 +21,8 @@ use crate::wire::protocol::Protocol;
 /// response.
 const MAX_COPY_TIME: Duration = Duration::from_secs(60);
 
-/// Most bytes of a response that are read. No common response is larger, and an endless one should not occupy its
-/// replica until the deadline.
+/// Maximum number of bytes of a response that are read. Common responses are smaller, and an endless one should not
+/// occupy its replica until the deadline.
 const MAX_READ: usize = 64 << 20;
 
 /// Sends a copy of a buffered request in a task of its own.

@@ -44,7 +44,7 @@ pub(crate) struct Relay {
     missed: Verdict,
 }
 
-/// Use of the first byte of a response's body.
+/// State of the measurement of the time to the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstByte {
     /// The first byte will be recorded.
@@ -151,7 +151,7 @@ impl Relay {
         };
         ready!(resting.poll_over(context));
         let end = (Outcome::Abandoned, Verdict::Uncounted);
-        let sentence = "the gateway shuts down";
+        let sentence = "the gateway is shutting down";
         Poll::Ready(Some(self.break_off(end, Code::Unavailable, sentence)))
     }
 

@@ -133,7 +133,7 @@ impl ProxyRequest {
         self.others.is_some()
     }
 
-    /// Arrival times of the batch's other requests; `None` if this request is no batch.
+    /// Arrival times of the batch's other requests; `None` if this request is not a batch.
     pub(super) fn batch_arrivals(&self) -> Option<&[Instant]> {
         self.others.as_deref()
     }
@@ -188,7 +188,7 @@ impl ProxyRequest {
             // A batch has requests of one client only, because their headers are equal.
             share: self.share,
             limited: self.limited,
-            // Each request of the batch has its own.
+            // Each request of the batch has its own meter.
             meter: None,
             method: self.method.clone(),
             authority: self.authority.clone(),
@@ -260,7 +260,7 @@ impl ProxyRequest {
     /// Returns the header with the time left until the deadline.
     fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
         let left = deadline.saturating_duration_since(now);
-        // Other gateways read no more than `u32::MAX` milliseconds, which is 49 days.
+        // Other gateways accept at most `u32::MAX` milliseconds, which is 49 days.
         let ms = left.as_millis().min(u32::MAX.into());
         let (name, text) = match self.protocol {
             Protocol::Http => (headers::TIMEOUT, ms.to_string()),

@@ -24,8 +24,8 @@ const ONE_ANSWER: Duration = Duration::from_millis(20);
 /// two answers.
 const MANY_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Least rest after which a stream is ended during shutdown. A stream in use sends its next message earlier, and one
-/// that never rests has all the time that the shutdown allows.
+/// Minimum rest after which a stream is ended during shutdown. A stream in use sends its next message earlier. A stream
+/// that never rests may go on for as long as the shutdown allows.
 const SHUTDOWN_REST: Duration = Duration::from_secs(1);
 
 /// Number of answers to one message of a stream.

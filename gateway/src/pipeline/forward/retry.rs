@@ -11,24 +11,26 @@ use crate::error::GatewayError;
 use crate::queue::{Credit, EndpointId, Outcome, Verdict};
 use crate::upstream::UpstreamErrorKind;
 
-/// Most retries after a replica was lost. A request that loses four replicas in a row is probably the cause.
+/// Maximum number of retries after a replica was lost. A request that loses four replicas in a row is probably the
+/// cause.
 const MAX_RETRIES: u32 = 3;
 
-/// Most replicas that a request may lose because their programs are ended from outside, or without a report in time,
-/// before it is no longer retried. Users and nodes end programs, but rarely twice during one request. The kernel also
-/// ends programs when memory runs out, which a request may cause and not every platform reports.
+/// Maximum number of replicas that may end while they have the request, if they were ended from outside or the cause
+/// was not reported in time. After one more, the request is not retried. Users and nodes end programs, but rarely twice
+/// during one request. The kernel also ends programs when memory runs out, which a request may cause and not every
+/// platform reports.
 const MAX_ENDED: u32 = 1;
 
 /// A request is not retried if the lost replica had it for longer than this. A batch that runs for a minute may be
 /// stuck, so that `weir-runtime` is restarted because of it; the request would block the next replica as well.
 const MAX_TIME_AT_REPLICA: Duration = Duration::from_secs(60);
 
-/// Most refusals by replicas that are retried; the next one is sent to the client. Each refusal ejects its replica for
-/// 50 ms.
+/// Maximum number of refusals by replicas that are retried; the next refusal is sent to the client. Each refusal ejects
+/// its replica for 50 ms.
 const MAX_REFUSALS: u32 = 8;
 
-/// Most hand-overs to a gateway that turns out not to own the queue. They are 20 ms apart, and all gateways agree
-/// within a second or two.
+/// Maximum number of hand-overs to gateways that turn out not to own the queue. They are 20 ms apart, and all gateways
+/// agree within a second or two.
 const MAX_HANDOVERS: u32 = 100;
 
 /// Failure of an attempt that may be retried.

@@ -1,7 +1,7 @@
 //! Lends a replica's credit to other requests while the rest of a body arrives slowly, because the replica has nothing
 //! to compute while it waits for the client. Bodies that are buffered whole take no credit before they are complete. A
-//! body that is too long for the buffer, or that exceeds the byte budget, would hold a credit for as long as the client
-//! likes.
+//! body that is too long for the buffer, or that exceeds the byte budget, could otherwise hold a credit for any time
+//! that its client chooses.
 
 use std::convert::Infallible;
 use std::time::Duration;

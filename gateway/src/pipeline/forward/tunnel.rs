@@ -98,7 +98,8 @@ enum Broken {
     Write(io::Error),
 }
 
-/// Passes bytes on, first these, until the sender closes; then the receiver's connection is closed in this direction.
+/// Copies `first` and then all bytes that the sender sends, until the sender closes. Then shuts this direction of the
+/// receiver's connection down.
 async fn pass<R, W>(first: Bytes, mut from: R, mut to: W, meter: Option<&Meter>) -> Result<(), Broken>
 where
     R: AsyncRead + Unpin,

@@ -20,7 +20,7 @@ use weir_serve::TimedBody;
 use crate::body::DownstreamBody;
 use crate::codec::grpc;
 
-const SHUTS_DOWN: &str = "the gateway shuts down";
+const SHUTS_DOWN: &str = "the gateway is shutting down";
 
 /// Returns the request of a call with this head, addressed to the path at which the service has the method.
 pub(crate) fn request(parts: &Parts, uri: Uri, body: TimedBody<Incoming>) -> Request<tonic::body::Body> {

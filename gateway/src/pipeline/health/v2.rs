@@ -36,8 +36,8 @@ pub(crate) fn is_health_call(request: &ProxyRequest) -> bool {
     subject(request).is_some()
 }
 
-/// Answers a ready or live call. A replica that takes requests is asked; a revision at zero is ready, because the next
-/// request starts a replica.
+/// Answers a ready or live call. If a replica takes requests, the call is sent to it. A revision at zero is ready,
+/// because the next request starts a replica.
 pub(crate) async fn answer(request: &ProxyRequest, buffered: &mut BufferedBody) -> Response<DownstreamBody> {
     let subject = subject(request).unwrap_or(HealthCall::Ready);
     let mut response = match request.queue.readiness() {
@@ -84,8 +84,8 @@ fn of_path(path: &str) -> Option<HealthCall<'_>> {
     model_of_path(path).filter(|_| is_model).map(HealthCall::ModelReady)
 }
 
-/// Sends the call to a replica without a credit, because the answer costs the replica no work. An error says, as a
-/// clause, why the replica gave no answer.
+/// Sends the call to a replica without a credit, because the answer costs the replica no work. The error is a clause
+/// with the reason why the replica gave no answer.
 async fn ask(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,

@@ -40,37 +40,38 @@ const MAX_SERIAL: u32 = 2;
 /// which is clear after one answer for each request, however much the service times differ.
 const STARTUP_FACTOR: u32 = 4;
 
-/// Growth of the limit at each startup step from [`MANY`] on. A server that collapses has to answer the surplus at the
-/// speed to which it has collapsed, and four times too many requests may take sixteen times as long as twice too many.
+/// Growth of the limit at each startup step from [`MANY`] on. A server that is overloaded has to answer the surplus
+/// requests at its reduced speed, and four times too many requests may take sixteen times as long as twice too many.
 const CAREFUL_FACTOR: u32 = 2;
+/// Limit from which on startup grows by [`CAREFUL_FACTOR`].
 const MANY: u32 = 32;
 
-/// Ratio of the answers per second with two requests to those with one above which a server works on both. With one
-/// worker, the second request can only save the time between two requests.
+/// If two requests at once bring more than this many times the answers per second of one, the server works on both.
+/// With one worker, the second request can only save the time between two requests.
 const PARALLEL: f64 = 1.5;
 
-/// Answers in another order than their requests that show a server to work on both. A server with one worker answers in
-/// order, and one such answer could be a race between two connections.
+/// Number of answers out of the order of their requests that show that a server works on several requests at once. A
+/// server with one worker answers in order, and a single such answer could be a race between two connections.
 const OVERTAKEN: u32 = 3;
 
-/// Time without an answer after which the limit doubles during the first startup, and its multiple of the longest time
-/// that an answer took. Before the first answers nothing is known, and an engine whose answers take minutes must not
-/// work on one request.
+/// Minimum time without an answer after which the limit doubles during the first startup. Before the first answers
+/// nothing is known, and an engine whose answers take minutes must not work on one request.
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+/// The time without an answer after which the limit doubles, as a multiple of the longest time that an answer took.
 const LONG_ANSWERS: u32 = 10;
 
-/// Fraction of the time of an answer for which a slot may be free without counting as idle: clients that send the next
-/// request after an answer need some time for it.
+/// A slot may be free for this fraction of an answer's time without counting as idle: clients that send the next
+/// request after an answer need some time for it. The value is the divisor.
 const SHORT_IDLE: u32 = 64;
 
-/// Pause between two searches, in windows, and the number of times that it doubles while no search helps. A search
-/// costs less than half a window of throughput.
+/// Pause between two searches, in windows. A search costs less than half a window of throughput.
 const PAUSE: u32 = 32;
 /// Pause, in windows, before a server with one worker is measured again, which costs it nothing.
 const SERIAL_PAUSE: u32 = 4;
+/// Number of times that [`PAUSE`] doubles while no search helps.
 const MAX_DOUBLINGS: u32 = 2;
 
-/// Requests in flight at once from which a smaller limit is tried although no request waits.
+/// Number of requests in flight from which a smaller limit is tried even while no request waits.
 const MANY_IDLE: u32 = 32;
 
 /// A limit that follows the number of answers per second.
@@ -81,18 +82,18 @@ pub(crate) struct MeasuredLimit {
     window: Option<Window>,
     /// Searches in a row that changed nothing.
     idle_searches: u32,
-    /// Windows until smaller limits are tried although no request waits.
+    /// Number of windows until smaller limits are tried even while no request waits.
     quiet: u32,
     /// Time of the latest answer or growth; `None` before the first request and after the first startup.
     progress: Option<Instant>,
     workers: Workers,
     /// Longest time that an answer took during the first startup.
     slowest: Duration,
-    /// Time at which a slot became free that is not used again yet.
+    /// Time at which a slot became free, if it has not been used again since.
     freed: Option<Instant>,
     /// Time that the last answer took.
     took: Duration,
-    /// Time at which the request was sent that was sent last among the answered ones.
+    /// Latest time at which one of the answered requests was sent.
     latest: Option<Instant>,
     /// Answers since the last change of the limit that were overtaken by an answer to a later request.
     overtaken: u32,
@@ -100,7 +101,7 @@ pub(crate) struct MeasuredLimit {
     mixture: Mixture,
 }
 
-/// Workers of the server, as its answers show.
+/// Number of requests that the server works on at once, as far as its answers show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
     /// Nothing is known yet.
@@ -115,10 +116,10 @@ enum Workers {
 enum Stage {
     /// The limit grows by large steps as long as each brings more answers per second than `base`.
     Startup { base: Option<Base> },
-    /// The limit stays for `pause` more windows, or until the rate is no longer `rate`, and then for as many windows as
-    /// `next` needs to be compared.
+    /// The limit stays for `pause` more windows, or until the rate is no longer `rate`. Then it is measured until its
+    /// rate is precise enough to be compared with that of the step `next`.
     Settled { pause: u32, rate: Option<Pool>, next: Step },
-    /// The limit is the one of `step`, which is compared with `base`.
+    /// The limit of `step` is tried and compared with `base`.
     Trial { base: Base, step: Step },
 }
 
@@ -255,7 +256,7 @@ impl MeasuredLimit {
     }
 
     /// Records that the server refused a request because it is full. The limit becomes the number of requests that the
-    /// server has. A search has found the server's capacity then, so the next one comes after the longest pause.
+    /// server has. The server's capacity is then known, so the next search begins after the longest pause.
     pub(super) fn refused(&mut self, usage: Usage) {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
         match self.stage {
@@ -297,9 +298,9 @@ impl MeasuredLimit {
         }
     }
 
-    /// Returns the number of answers in a block of a window. Requests of equal length that were sent together are answered
-    /// together, so a block is one answer for each request at once: those of the first moment, unless these are few.
-    /// Startup is in a hurry and needs no exact rates.
+    /// Returns the number of answers in a block of a window. Requests of equal length that were sent together are
+    /// answered together, so a block has one answer for each request that is at the server when the window begins, and
+    /// at least half of the limit. Startup uses shorter blocks, because it needs no exact rates.
     fn block(&self, usage: Usage) -> u32 {
         match self.stage {
             Stage::Startup { .. } if usage.allowed >= MIN_BLOCKS => usage.allowed / MIN_BLOCKS,
@@ -350,7 +351,7 @@ impl MeasuredLimit {
         }
     }
 
-    /// Returns the fewest blocks of a window of the startup that is judged.
+    /// Returns the number of blocks after which a window of the startup is judged.
     fn least_blocks(&self) -> u32 {
         if self.limit <= MAX_SERIAL { PARALLEL_BLOCKS } else { MIN_BLOCKS }
     }
@@ -436,8 +437,8 @@ impl MeasuredLimit {
         }
     }
 
-    /// Tries smaller limits now and then although no request waits, if the clients have [`MANY_IDLE`] requests in flight:
-    /// the server may have too many.
+    /// Tries smaller limits now and then even while no request waits, if the clients have [`MANY_IDLE`] requests in
+    /// flight: the server may have too many.
     fn try_fewer(&mut self, base: Base, usage: Usage) {
         self.window = None;
         let now = usage.in_flight.saturating_mul(usage.gateways);

@@ -36,8 +36,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.shares = Some(shares);
     }
 
-    /// Passes on the credits that clients share. A limit that is measured gets all requests that wait, because it is
-    /// measured by its full use; nothing is kept free then.
+    /// Updates the number of credits that clients share. If the limit of a replica is measured, clients share none: all
+    /// waiting requests may use such a replica, because its limit is measured under full use.
     pub(super) fn note_supply(&mut self, now: Instant) {
         if self.shares.is_none() {
             return;
@@ -64,8 +64,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         Some(supply)
     }
 
-    /// Returns the next time at which requests that wait for credits that are kept free may get them, because clients
-    /// have not used them for long enough; `None` if nothing is kept free.
+    /// Returns the next time at which it has to be checked if the waiting requests may have the credits that are kept
+    /// free for other clients; `None` if nothing is kept free.
     pub(crate) fn next_review(&self, now: Instant) -> Option<Instant> {
         let shares = self.shares.as_ref().filter(|shares| shares.has_free_credits());
         shares.filter(|_| !self.waiting.is_empty()).map(|_| now + REVIEW)

@@ -125,7 +125,7 @@ impl<R> Endpoint<R> {
         self.ejected_until = Some(until);
     }
 
-    /// Sends requests to the replica again and resets its failures.
+    /// Ends the replica's ejection, and forgets its failures in a row.
     fn readmit(&mut self) {
         (self.failures, self.ejected_until) = (0, None);
     }

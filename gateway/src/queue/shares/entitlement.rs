@@ -23,7 +23,7 @@ pub(super) struct Claim {
     pub(super) balance: f64,
     /// Credits that all others hold.
     pub(super) others: u32,
-    /// Most credits that all others together have held at once within the last seconds.
+    /// Maximum number of credits that all others together have held at once within the last seconds.
     pub(super) others_recently: u32,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Holding {
     balance: f64,
 }
 
-/// Credits that a client may use and wants, since its last change.
+/// Credits to which a client is entitled and those that it could use, since its last change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// The client's part of all credits.

@@ -50,7 +50,7 @@ impl Shares {
         most.is_some_and(|(_, share)| is_less(own, of.weight, share.requests(), share.weight))
     }
 
-    /// Returns true if this client, with so many more bytes, would have at most its part of the bytes of a queue.
+    /// Returns true if this client, with this many more bytes, would have at most its part of the bytes of a queue.
     fn has_bytes(&self, of: ClientShare, bytes: usize, limit: usize) -> bool {
         let own = self.clients.get(&of.client).map_or(0, |share| share.bytes).saturating_add(bytes);
         let others = self.order.iter().filter(|(_, _, client)| *client != of.client);
@@ -59,8 +59,8 @@ impl Shares {
         own as u128 * (others + weight) <= limit as u128 * weight
     }
 
-    /// Removes the newest request of the client with the most for its weight, apart from one client, and returns its
-    /// sequence number and bytes.
+    /// Removes the newest request of the client that uses most for its weight, where `by` measures the use and the
+    /// client `apart` is excluded. Returns the sequence number and the bytes of the request.
     fn displace(&mut self, apart: ClientId, by: fn(&Share) -> usize, now: Instant) -> Option<(u64, usize)> {
         let (client, share) = self.greediest(apart, by)?;
         let of = ClientShare { client, weight: share.weight };
@@ -69,7 +69,8 @@ impl Shares {
         Some((sequence, bytes))
     }
 
-    /// Returns the waiting client with the most for its weight, apart from one client.
+    /// Returns the waiting client that uses most for its weight, where `by` measures the use and the client `apart` is
+    /// excluded.
     fn greediest(&self, apart: ClientId, by: fn(&Share) -> usize) -> Option<(ClientId, &Share)> {
         let others = self.order.iter().filter(|(_, _, client)| *client != apart);
         let others = others.filter_map(|(_, _, client)| Some((*client, self.clients.get(client)?)));
@@ -97,7 +98,7 @@ impl Share {
     }
 }
 
-/// Returns true if `a` is less for its weight than `b`.
+/// Returns true if `a` is less in proportion to its weight than `b`.
 fn is_less(a: usize, weight_of_a: NonZeroU16, b: usize, weight_of_b: NonZeroU16) -> bool {
     a as u128 * u128::from(weight_of_b.get()) < b as u128 * u128::from(weight_of_a.get())
 }

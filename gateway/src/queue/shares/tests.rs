@@ -223,7 +223,7 @@ fn requests_at_replicas_count_when_the_queue_is_full() {
     (6..8).for_each(|sequence| shares.add(aggressor, sequence, 1, at));
     (8..12).for_each(|sequence| shares.add(other, sequence, 1, at));
     let (content, limit) = (QueueLimit { requests: 6, bytes: 6 }, QueueLimit { requests: 6, bytes: 60 });
-    // The aggressor waits with fewer requests, but has more.
+    // The aggressor has fewer waiting requests, but more requests in total.
     let entrant = Entrant { share: third, bytes: 1, at };
     assert_eq!(shares.make_room(entrant, content, limit), Some(vec![7]));
     let entrant = Entrant { share: other, ..entrant };

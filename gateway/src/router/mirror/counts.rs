@@ -8,9 +8,9 @@ use weir_serve::byte_budget::BudgetPermit;
 
 use crate::router::split;
 
-/// Most copies of one revision in flight, including those that wait for a replica. At a tenth of a second per copy that
-/// is 640 copies a second, which is enough for far more traffic than one gateway mirrors in practice. A revision that
-/// hangs holds no more than this.
+/// Maximum number of copies of one revision in flight, including those that wait for a replica. At a tenth of a second
+/// per copy that is 640 copies a second, which is enough for far more traffic than one gateway mirrors in practice. A
+/// revision that hangs holds no more than this.
 pub(crate) const MAX_COPIES: usize = 64;
 
 /// Outcome of a copy.

@@ -16,7 +16,7 @@ use crate::upstream::UpstreamRequest;
 use crate::upstream::dial::{Dialing, Socket};
 use crate::upstream::{SwitchedConnection, Upgrade, UpstreamError, UpstreamErrorKind};
 
-/// Least space in the buffer for a read: enough to read a head with a small body at once.
+/// Minimum space in the buffer for a read: enough to read a head with a small body at once.
 const MIN_READ: usize = 8 << 10;
 
 /// Largest buffer for reading a body of known length: a large tensor takes a few reads, and a replica that announces a

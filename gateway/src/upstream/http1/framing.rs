@@ -43,11 +43,12 @@ pub(super) enum Decoded {
     Incomplete,
 }
 
-/// Most bytes of a chunk's size line: sixteen digits, and extensions, which no common server sends.
+/// Maximum length in bytes of a chunk's size line: sixteen digits, and extensions, which no common server sends.
 const MAX_SIZE_LINE: usize = 1024;
 
-/// Most bytes and most lines of all trailers: enough for several dozen short lines, as gRPC sends them.
+/// Maximum size in bytes of all trailers.
 const MAX_TRAILERS: usize = 16 << 10;
+/// Maximum number of trailer lines: enough for gRPC, which sends several dozen short ones.
 const MAX_TRAILER_COUNT: usize = 64;
 
 impl Framing {

@@ -21,7 +21,7 @@ const SECONDS: u64 = 2;
 /// Bytes of which HTTP heads and framing consist.
 const ALPHABET: &[u8] = b"\r\n:;, 0123456789abcdefx";
 
-/// Most bytes of a body of one of these responses.
+/// Maximum size in bytes of the body of one of these responses.
 const MOST: usize = 1 << 20;
 
 const RESPONSES: &[&[u8]] = &[

@@ -13,15 +13,15 @@ use super::framing::{ChunkState, Framing};
 use crate::upstream::upgrade::names_websocket;
 use crate::upstream::{Upgrade, UpstreamRequest, WEBSOCKET};
 
-/// Most bytes of a response's head: four times the size that common servers send.
+/// Maximum size in bytes of a response's head: four times the size that common servers send.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Most lines of a response's head, which leaves 256 bytes per line, more than common lines have. Common servers allow
-/// 100 to 200 lines.
+/// Maximum number of lines in a response's head, which leaves 256 bytes per line, more than common lines have. Common
+/// servers allow 100 to 200 lines.
 const MAX_LINES: usize = 256;
 
-/// Most bytes of the interim responses before a response. That is enough for thousands of them; a server that sends
-/// more never answers.
+/// Maximum number of bytes of the interim responses before a response. That is enough for thousands of interim
+/// responses; a server that sends more never answers.
 const MAX_INTERIM: usize = 64 << 10;
 
 /// A parsed response head.

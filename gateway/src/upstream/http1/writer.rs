@@ -13,7 +13,7 @@ use super::head::write_head;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
 
-/// Most buffers written by one system call; few bodies have more.
+/// Maximum number of buffers written by one system call; few bodies have more.
 const MAX_SLICES: usize = 16;
 
 /// Size up to which head and body are copied into one buffer, because the copy costs less than a second buffer in the

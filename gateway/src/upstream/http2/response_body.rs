@@ -37,7 +37,7 @@ impl Http2ResponseBody {
                     let _ = self.body.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // The response is complete, and the peer does not want the rest of the upload (RFC 9113, 8.1).
+                // The response is complete, and the peer does not need the rest of the upload (RFC 9113, 8.1).
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
                     self.stage = ResponseStage::Ended;
                 }

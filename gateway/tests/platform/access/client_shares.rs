@@ -41,7 +41,7 @@ async fn world(options: Options, revisions: usize) -> World {
     world
 }
 
-/// Starts a replica that answers as the gate lets it.
+/// Starts a replica that sends one response for each permit of the semaphore.
 async fn gated(world: &World) -> (TestReplica, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let answer = |_: &http::request::Parts, body: &Bytes| {
@@ -222,7 +222,7 @@ async fn a_client_wakes_a_limited_number_of_revisions_at_a_time() {
     waiting.pop().unwrap().abort();
     world.activity(WAKES as u32, |activity| activity.queued == 0).await;
     assert_over(&pinned(1, WAKES + 1).await, "too many services wait for their first replica");
-    // Nothing tells the autoscaler of the refused request.
+    // The refused request appears in no count that the autoscaler reads.
     world.activity(WAKES as u32 + 1, |activity| (activity.arrivals, activity.woken) == (0, 0)).await;
     // A revision that is awake already takes more requests of any client, and another client wakes others.
     waiting.push(tokio::spawn(pinned(1, 2)));
@@ -273,6 +273,6 @@ async fn gateways_divide_the_rate_of_a_client() {
     }
     world.gateways[1].resign();
     world.settled().await;
-    // Both together have accepted what the first client may send at once.
+    // Before the second gateway left, both together had accepted the first client's whole burst.
     assert_eq!((accepted(1, world.address()).await, accepted(2, world.address()).await), (0, 4));
 }

@@ -89,7 +89,7 @@ async fn a_client_with_its_requests_in_flight_is_refused_until_one_ends() {
     assert_eq!(accepted(&world).await.status, StatusCode::OK);
 }
 
-/// Answers all requests with this head and part of a body, and keeps the connections.
+/// Answers all requests with this head and part of a body, and keeps the connections open.
 pub(super) async fn held(head: impl Into<String>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

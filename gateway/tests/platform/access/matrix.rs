@@ -113,7 +113,8 @@ impl Credential {
         }
     }
 
-    /// Returns the status over HTTP of a request that needs these operations; 200 stands for all that pass the check.
+    /// Returns the HTTP status of a request that needs these operations; 200 stands for every status of a request that
+    /// passes the check.
     fn expected(self, needed: &BTreeSet<&'static str>) -> u16 {
         match self {
             Self::None
@@ -271,7 +272,8 @@ impl Cell {
         }
     }
 
-    /// Sends the request, and returns its HTTP status, or the HTTP status like its gRPC status, and its message.
+    /// Sends the request. Returns its HTTP status, or for gRPC the HTTP status that corresponds to its gRPC status, and
+    /// the message.
     async fn sent(self, world: &World, text: Option<&str>) -> (u16, String) {
         self.sent_to(world.address(), text).await
     }
@@ -307,8 +309,8 @@ fn cells(service: &'static str) -> impl Iterator<Item = Cell> {
     cells.filter(|cell| cell.exists())
 }
 
-/// Every cell has the expected status; of the refused requests none reaches the replica, and each gets the same answer
-/// as a request to a service that does not exist.
+/// Every cell has the expected status; no refused request reaches the replica, and each gets the same answer as a
+/// request to a service that does not exist.
 #[tokio::test]
 async fn every_key_opens_what_it_should_and_nothing_else() {
     let (guarded, signer, _keys) = guarded().await;
@@ -333,9 +335,10 @@ async fn every_key_opens_what_it_should_and_nothing_else() {
     assert!(count > 1000, "{count}");
 }
 
-/// At the host of a service that the client may not use, calls that are about no service get the answer of any host.
+/// At the host of a service that the client may not use, calls that concern no single service get the same answer as at
+/// any other host.
 #[tokio::test]
-async fn a_host_shows_nothing_by_calls_that_are_about_no_service() {
+async fn a_host_reveals_nothing_in_calls_that_concern_no_service() {
     let (guarded, signer, _keys) = guarded().await;
     for path in ["/", "/v2", "/v2/health/ready", "/v2/models", "/v1/models", "/v2/logging", "/v1/completions", "/x"] {
         for credential in [Credential::None, Credential::Bad, Credential::OfOther] {
@@ -356,10 +359,10 @@ async fn a_host_shows_nothing_by_calls_that_are_about_no_service() {
 
 /// Only a client that may use every service learns that one does not exist.
 #[tokio::test]
-async fn who_may_use_all_services_learns_which_do_not_exist() {
+async fn a_client_that_may_use_all_services_learns_which_do_not_exist() {
     let all = rule("right", &["*"], &Operation::ALL);
     let guarded = Guarded::new(Scope::Local, policy(vec![written(1, "right")], vec![all])).await;
-    // A control call to no service is one that needs a service.
+    // A control call whose address matches no service is refused with another error: it needs a service.
     for missing in cells("absent").filter(|cell| cell.operation != Operation::Control) {
         assert_eq!(missing.sent(&guarded.world, Some(&key(1).text)).await.0, 404, "{missing:?}");
     }

@@ -138,7 +138,8 @@ async fn a_client_that_leaves_a_stream_pays_for_the_events_that_it_got() {
     drop((response, client));
     let charged = async {
         loop {
-            // A stream that begins before the former one is charged never ends.
+            // The next request may be accepted before the previous stream is charged, and its stream never ends: the
+            // wait is limited.
             let next = tokio::time::timeout(Duration::from_millis(200), send(world.address(), 1, CHAT, "{}"));
             if let Ok(answer) = next.await {
                 return refused(&answer, "tokensPerMinute");

@@ -25,7 +25,7 @@ const NAME: &str = "weir-gateway";
 /// Time at which the certificates of these tests are valid: 2027, in seconds since 1970.
 const NOW: u64 = 1_800_000_000;
 
-/// No statuses of failed requests.
+/// Expected statuses if no request fails.
 const NONE: [StatusCode; 0] = [];
 
 /// An authority of gateways.

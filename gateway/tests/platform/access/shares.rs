@@ -14,7 +14,8 @@ use crate::world::until;
 /// Places in the queue.
 const PLACES: usize = 8;
 
-/// Starts a gateway in front of one replica for one request at a time, which answers as the gate lets it.
+/// Starts a gateway in front of a replica that takes one request at a time and sends one response for each permit of
+/// the semaphore.
 async fn gated(keys: &[(u8, &str)]) -> (World, TestReplica, Arc<Semaphore>) {
     let mut options = Options::new("gateway", Scope::Cluster);
     let written = keys.iter().map(|(number, client)| written(*number, client)).collect();

@@ -9,15 +9,15 @@ use weir_protocol::{DataType, Shape};
 use super::{BodyKind, Hole, Template, TensorData};
 use crate::pipeline::batching::rows::RowSlices;
 
-/// Most tensors of a body, the same as in a gRPC message.
+/// Maximum number of tensors in a body, the same as in a gRPC message.
 const MAX_TENSORS: usize = 4096;
 
-/// Most rows of a request that may share a batch. Each row takes 16 bytes in addition to its text, and batches are far
-/// smaller than this.
+/// Maximum number of rows in a request that may share a batch. Each row takes 16 bytes in addition to its text, and
+/// batches are far smaller than this.
 const MAX_ROWS: usize = 1 << 16;
 
 impl BodyKind {
-    /// Returns the most rows that are parsed. A response has as many rows as its batch.
+    /// Returns the maximum number of rows that are parsed. A response has as many rows as its batch.
     fn max_rows(self) -> usize {
         match self {
             Self::Request => MAX_ROWS,

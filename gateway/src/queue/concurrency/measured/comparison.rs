@@ -5,32 +5,37 @@ use std::time::Instant;
 use super::step::Step;
 use super::window::{MAX_WINDOWS, Pool, Ratio, Slots, Throughput, Window};
 
-/// Fraction of the possible gain for which a larger limit is kept, and of the possible loss for which a smaller one is.
-/// At the resulting limit, 10 % more requests would bring 1.25 % more answers.
+/// A larger limit is kept if it brings at least this fraction of the possible gain in throughput. A smaller limit is
+/// kept if it costs at most this fraction of the possible loss. At the resulting limit, 10 % more requests would bring
+/// 1.25 % more answers.
 pub(super) const ELASTICITY: f64 = 0.125;
 
-/// Largest difference of two ratios that is attributed to the measurement.
+/// Ratio of two throughputs above which their difference is attributed to the measurement.
 const SAME: f64 = 0.95;
 
-/// Ratio of the throughputs of two windows below which the server has changed.
+/// Ratio of the throughputs of two windows below which the server counts as changed.
 const CHANGED: f64 = 0.7;
 
-/// Answers in the longest window: at least as many, and at least for each request at once.
+/// Minimum number of answers in the longest window.
 const MIN_ANSWERS: u32 = 512;
+/// Minimum number of answers in the longest window, for each request that the limit allows at once.
 const GENERATIONS: u32 = 6;
 /// Answers in the shortest window whose standard error is used to end it.
 const SHORT_WINDOW: u32 = 128;
-/// Most answers for each request at once that are waited for to get [`MIN_ANSWERS`].
+/// Maximum number of answers, for each request that the limit allows at once, that are awaited to reach
+/// [`MIN_ANSWERS`].
 const MAX_GENERATIONS: u32 = 32;
 
-/// Standard errors of a difference that is clear. A window is compared after each block, so two would be exceeded by
-/// chance too often. Before a server gets more than two requests, four are needed: with fewer, an unequal pair of short
-/// windows passed for a second worker.
+/// Number of standard errors from which a difference is clear. A window is compared after each block, so two would be
+/// exceeded by chance too often.
 const CLEAR: f64 = 2.5;
+/// Number of standard errors that are needed before a server gets more than two requests. With fewer, an unequal pair
+/// of short windows looked like a second worker.
 pub(super) const CERTAIN: f64 = 4.0;
 
-/// Fewest blocks of a window that is judged, and of one that may show a second worker.
+/// Minimum number of blocks in a window that is judged.
 pub(super) const MIN_BLOCKS: u32 = 4;
+/// Minimum number of blocks in a window that may show a second worker.
 pub(super) const PARALLEL_BLOCKS: u32 = 8;
 
 /// Requests that one gateway has at a replica.
@@ -72,8 +77,8 @@ pub(super) fn has_changed(before: Throughput, now: Throughput) -> bool {
     now.compare(before, CHANGED, CLEAR) == Ratio::Below || now.compare(before, 1.0 / CHANGED, CLEAR) == Ratio::Above
 }
 
-/// Returns true if a window of a limit that stays is complete: it has the most answers, or it is precise enough for the
-/// step that is `due`.
+/// Returns true if a window of a limit that stays is complete: it has as many answers as the longest window, or it is
+/// precise enough for the step that is `due`.
 pub(super) fn is_complete(window: &Window, usage: Usage, due: Option<Step>) -> bool {
     let is_long = window.blocks() >= 2 * MIN_BLOCKS && window.answers() >= SHORT_WINDOW;
     let is_precise = due.is_some_and(|step| window.throughput().error <= step.precision());
@@ -86,7 +91,7 @@ pub(super) fn longest(allowed: u32) -> u32 {
     allowed.saturating_mul(GENERATIONS).max(least)
 }
 
-/// Judges a window by its throughput, however uncertain.
+/// Judges a window by its throughput alone, however uncertain that is.
 fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
     let Some(threshold) = threshold(base, window, usage) else {
         return Judgement::NoDemand;
@@ -123,7 +128,7 @@ pub(super) fn judge_clear((base, step): (Base, Step), window: &Window, usage: Us
     }
 }
 
-/// Returns the least ratio of the throughputs for which the new limit is kept; `None` if the clients did not use it.
+/// Returns the minimum ratio of the throughputs for which the new limit is kept; `None` if the clients did not use it.
 fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
     let factor = f64::from(window.peak) / f64::from(base.allowed.max(1));
     if usage.allowed > base.allowed && factor < 1.05 {
@@ -133,7 +138,8 @@ fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
         // No request waited with the larger limit, so the rate is that of the clients.
         (Slots::Idle, _) if usage.allowed > base.allowed => Some(SAME),
         (Slots::Idle, _) => None,
-        // The rate before was that of the clients. Only a server that has too many requests answers more of fewer.
+        // The rate before was that of the clients. With fewer requests, only an overloaded server answers more per
+        // second.
         (Slots::Busy, Slots::Idle) => Some(1.0 / SAME),
         (Slots::Busy, Slots::Busy) => Some(usage.least_ratio(factor)),
     }
@@ -154,7 +160,7 @@ impl Base {
         }
     }
 
-    /// Returns the most requests of this gateway that the limit and the clients allowed at once.
+    /// Returns the maximum number of requests of this gateway that the limit and the clients allowed at once.
     fn most_at_once(&self) -> u32 {
         self.allowed.min(self.used)
     }
@@ -169,8 +175,9 @@ impl Base {
 }
 
 impl Usage {
-    /// Returns the least ratio of this gateway's answers per second if it alone has `factor` times as many requests as
-    /// before. From a server without spare capacity it takes answers of the other gateways, which is no gain.
+    /// Returns the minimum ratio of this gateway's answers per second for which it keeps `factor` times as many
+    /// requests, if no other gateway changes its number. At a server without spare capacity the additional answers are
+    /// taken from the other gateways, which does not count as a gain.
     pub(super) fn least_ratio(self, factor: f64) -> f64 {
         let gateways = f64::from(self.gateways.max(1));
         let taken = factor * gateways / (factor + gateways - 1.0);

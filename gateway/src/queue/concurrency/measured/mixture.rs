@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-/// Mixture of short and long requests in a server. When a limit shrinks, no request follows those that end, and the short
-/// ones end first. The server is left with long ones, and answers fewer requests per second than with the same limit
-/// later. Where one request in ten takes fifty times as long as the others, a limit that was halved had no answer for as
-/// long as a window, and looked worse than any larger one.
+/// Mixture of short and long requests in a server. When a limit shrinks, no request follows those that end, and the
+/// short ones end first. The server is left with long ones, and answers fewer requests per second than with the same
+/// limit later. In a test in which one request in ten takes fifty times as long as the others, a halved limit had no
+/// answer for as long as a window, and looked worse than any larger limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mixture {
     /// The limit has just shrunk.
     Shrunk,
-    /// `left` requests that were sent until `since` are in the server. `answers` came since then.
+    /// `left` requests that were sent until `since` are still in the server, which has given `answers` answers since
+    /// then.
     Old { since: Instant, left: u32, answers: u32 },
     /// The requests are those that the limit brings in the long run.
     Steady,
@@ -18,7 +19,7 @@ pub(super) enum Mixture {
 
 impl Mixture {
     /// Records an answer to a request that was sent `took` ago. Returns true once the old requests are answered. A
-    /// request may stay for as long as a WebSocket, so `most` answers are enough.
+    /// request may stay for hours, as a WebSocket does, so `most` answers are enough.
     pub(super) fn is_steady(&mut self, in_flight: u32, most: u32, took: Duration, now: Instant) -> bool {
         match self {
             Self::Steady => return true,

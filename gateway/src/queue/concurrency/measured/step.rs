@@ -44,8 +44,8 @@ impl Step {
         self.factor + 1 == FACTORS.len()
     }
 
-    /// Returns the largest relative standard error of a throughput that the step can be judged with: the difference that
-    /// the step makes is then at least 2.5 standard errors of a comparison.
+    /// Returns the maximum relative standard error of a throughput with which the step can be judged: the difference
+    /// that the step makes is then at least 2.5 standard errors of a comparison.
     pub(super) fn precision(self) -> f64 {
         FACTORS[self.factor].ln() / 4.0
     }

@@ -8,7 +8,7 @@ use super::comparison::ELASTICITY;
 use super::*;
 use simulation::{Lengths, Server, Simulation};
 
-/// Seconds on the way to the server and to the next request of the client.
+/// Seconds for a request's way to the server, plus those from an answer to its client's next request.
 const HOPS: f64 = 0.0004;
 
 const ALL_LENGTHS: [Lengths; 4] =
@@ -93,8 +93,8 @@ fn a_server_with_four_workers_keeps_few_requests_waiting_inside() {
     }
 }
 
-/// Returns the share of a collapsing server's most answers per second that clients get in the long run: after 1000 mean
-/// answer times at the knee.
+/// Returns the part of a collapsing server's maximum answers per second that clients get in the long run: after 1000
+/// mean answer times at the knee.
 fn share_of_collapsing(server: Server, limit: MeasuredLimit, clients: u32, seed: u64) -> f64 {
     let most = direct(server, server.knee as u32, clients);
     let mut through = Simulation::new(limit, server, clients, seed);

@@ -19,7 +19,7 @@ pub(super) struct Window {
     blocks: usize,
     /// Seconds that all answers took together.
     took: f64,
-    /// Most requests that were in flight at once.
+    /// Maximum number of requests that were in flight at once.
     pub(super) peak: u32,
     /// Idle if a slot stayed free while the measurement ran, so that the rate shows the demand.
     pub(super) slots: Slots,
@@ -43,13 +43,13 @@ pub(super) struct Throughput {
     pub(super) error: f64,
 }
 
-/// Blocks of a window at which they are joined.
+/// Number of blocks at which each two are joined into one.
 const MAX_BLOCKS: usize = 16;
 
-/// Ratio of two throughputs below which a few blocks of answers show a difference.
+/// Ratio of two throughputs below which already a few blocks of answers show a difference.
 const BEHIND: f64 = 0.75;
 
-/// Most windows that are pooled.
+/// Maximum number of windows that are pooled.
 pub(super) const MAX_WINDOWS: u32 = 64;
 
 /// Throughput of several windows of equal length with the same limit.

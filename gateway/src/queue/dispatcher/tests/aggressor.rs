@@ -8,8 +8,9 @@ use super::*;
 use crate::queue::shares::ClientId;
 
 const SECOND_US: u64 = 1_000_000;
-/// Time for which clients use the replica before the aggressor comes, and time of the measurement.
+/// Time for which clients use the replica before the aggressor comes.
 const BEFORE_US: u64 = 6 * SECOND_US;
+/// Time of the measurement.
 const MEASURED_US: u64 = 10 * SECOND_US;
 /// Time after which a refused request is sent again.
 const PAUSE_US: u64 = 100_000;

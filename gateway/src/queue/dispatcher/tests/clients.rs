@@ -29,7 +29,7 @@ fn end(dispatcher: &mut TestDispatcher, held: Granted<u32>, ms: u64, now: Instan
 fn a_client_passes_the_long_queue_of_another_one() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1)], now);
-    // The queue of clients without a name is there before the first one with a name.
+    // A request without a client's name is at the replica before the first request with a name arrives.
     let held = granted(dispatcher.enter(request(1), now, || 0));
     for waiter in 1..5 {
         assert_eq!(dispatcher.enter(request(1), now, || waiter), Admission::Queued(waiter));
@@ -110,7 +110,7 @@ proptest! {
                     }
                 }
             }
-            // A credit is kept free from those clients alone that hold one.
+            // A credit that is kept free is denied only to clients that already hold one.
             let is_served = |name: &&str| held.len() == 3 || held.iter().any(|(of, _)| of == name);
             prop_assert!(waiting.values().all(is_served), "a client waits while a replica is free");
             prop_assert!(held.len() <= 3);
@@ -127,13 +127,13 @@ fn a_credit_that_another_client_has_used_is_kept_for_it_for_some_seconds() {
     assert_eq!(end(&mut dispatcher, of_b, 10, now), None);
     let held: Vec<_> = (1..4).map(|waiter| granted(dispatcher.enter(of("a"), now, || waiter))).collect();
     assert_eq!(dispatcher.enter(of("a"), now, || 4), Admission::Queued(4));
-    // The client whose credit is kept gets it at once.
+    // The client for which the credit is kept gets it at once.
     let later = now + Duration::from_secs(3);
     let of_b = granted(dispatcher.enter(of("b"), later, || 5));
     assert_eq!(end(&mut dispatcher, of_b, 10, later), None);
     let at = dispatcher.next_review(later).unwrap();
     assert!(at > later && dispatcher.serve(at).is_empty());
-    // Once it has not been used for long enough, the other one gets it, without the end of any request.
+    // Once the credit has not been used for long enough, the other client gets it, without the end of any request.
     let after = later + Duration::from_secs(6);
     assert_eq!(gone(dispatcher.serve(after)), [(4, 1)]);
     assert_eq!((dispatcher.next_review(after), held.len()), (None, 3));

@@ -65,7 +65,7 @@ async fn add(world: &mut World, number: usize, tls: &Arc<PeerTls>) {
     world.add(options).await;
 }
 
-/// Sends requests to two gateways while a third one dies, without an end of its connections, and is only then removed from
+/// Sends requests to two gateways while a third one dies without closing its connections, and is only then removed from
 /// the set of gateways.
 async fn a_gateway_dies(doomed: usize) {
     let rotating = Rotating::start(3);

@@ -103,14 +103,14 @@ pub(super) struct Simulation {
     queued: VecDeque<Request>,
     /// Running requests by the work after which they end, in ns, and their number.
     running: BTreeMap<(u64, u64), Request>,
-    /// Work in µs that a request has got that runs since the start.
+    /// Work in µs that a request would have received if it had run since the start.
     work: f64,
     started: u64,
     /// Clients that send again at these times, in µs, with the index of their gateway.
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
     /// Clients of the first gateway that will not send again.
     leaving: u32,
-    /// Most requests that the server had at once.
+    /// Maximum number of requests that the server had at once.
     pub(super) most: u32,
     pub(super) refused: u32,
     answers: u64,
