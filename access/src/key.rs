@@ -54,11 +54,11 @@ impl KeyId {
     /// Beginning of every key, by which people and scanners of secrets recognise one.
     pub const PREFIX: &'static str = "weir_";
 
-    /// Returns the id in the text of a key; `None` for text that is no key.
+    /// Returns the id in the text of a key; `None` for text that is not a key.
     #[must_use]
     pub fn in_key(text: &str) -> Option<Self> {
-        // The secret's digits are not checked here, which would cost each request time: the digest of a wrong secret
-        // differs.
+        // The digits of the secret are not checked here, which would cost time for each request: a wrong secret has
+        // another digest.
         let (id, secret) = text.strip_prefix(Self::PREFIX)?.split_at_checked(2 * ID)?;
         if secret.starts_with('_') && secret.len() == 1 + 2 * SECRET { id.parse().ok() } else { None }
     }

@@ -12,7 +12,7 @@ use crate::key::{KeyDigest, KeyId};
 #[derive(Default)]
 pub struct Keys {
     by_id: HashMap<KeyId, StoredKey>,
-    /// Callers that keys have in common.
+    /// Callers of all keys. Keys of one client with the same roles and scopes share one caller.
     callers: HashSet<Arc<Caller>>,
     /// Clients that have keys.
     clients: HashSet<Arc<str>>,
@@ -31,7 +31,7 @@ struct StoredKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text does not have the form of a key.
-    #[error("it is no key")]
+    #[error("it is not a key")]
     Malformed,
     /// No key has this id: it was revoked, or never existed.
     #[error("no key has its id")]
@@ -67,7 +67,7 @@ impl Keys {
     /// fingerprint of the text. If it returns `None`, each request costs the computation of a digest.
     ///
     /// # Errors
-    /// A [`KeyError`] for text that is no valid key at this time.
+    /// A [`KeyError`] for text that is not a valid key at this time.
     pub fn caller(
         &self,
         text: &str,
@@ -75,7 +75,7 @@ impl Keys {
         fingerprint: impl FnOnce() -> Option<Fingerprint>,
     ) -> Result<&Arc<Caller>, KeyError> {
         let id = KeyId::in_key(text).ok_or(KeyError::Malformed)?;
-        // The id is no secret, so the time may show that it exists.
+        // The id is not a secret, so the duration may reveal that it exists.
         let stored = self.by_id.get(&id).ok_or(KeyError::Unknown)?;
         if !stored.is_key(text, fingerprint()) {
             return Err(KeyError::WrongSecret);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_small_enough_for_a_hundred_thousand_keys() {
-        // A table has up to twice the slots that it needs, each with a byte more.
+        // A hash table has up to twice the slots that it needs, and one more byte for each.
         let slot = size_of::<(KeyId, StoredKey)>() + 1;
         assert!(2 * 100_000 * slot <= 20 << 20, "{slot} bytes");
     }

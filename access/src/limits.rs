@@ -66,7 +66,7 @@ impl ClientLimits {
         self.services.iter().any(|pattern| service.matches(pattern))
     }
 
-    /// Returns the position of the first service that is no valid pattern.
+    /// Returns the position of the first service that is not a valid pattern.
     pub(crate) fn invalid_service(&self) -> Option<usize> {
         self.services.iter().position(|pattern| !is_service_pattern(pattern))
     }

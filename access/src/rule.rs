@@ -41,7 +41,7 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The rule names no caller.
-    #[error("the rule allows nobody: set `clients`, `roles` or `anyone: true`")]
+    #[error("the rule allows no caller: set `clients`, `roles` or `anyone: true`")]
     NoCaller,
     /// The rule names no service.
     #[error("the rule names no service: set `services`, such as [team-a/*] or [\"*\"]")]

@@ -352,7 +352,7 @@ mod tests {
             format!(
                 "{two_name}:3:14: rules[0].services[0]: a service is NAMESPACE/NAME, each with an optional final `*`, or `*` for all"
             ),
-            format!("{two_name}:4:3: rules[1]: the rule allows nobody: set `clients`, `roles` or `anyone: true`"),
+            format!("{two_name}:4:3: rules[1]: the rule allows no caller: set `clients`, `roles` or `anyone: true`"),
         ];
         assert_eq!(errors, expected);
         fs::write(&one, "issuers:\n- issuer: https://a\n  audiences: [weir]\n").unwrap();

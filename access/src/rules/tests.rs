@@ -48,7 +48,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     pattern == text || (pattern.ends_with('*') && text.starts_with(&pattern[..pattern.len() - 1]))
 }
 
-/// Decides as the documentation says, without an index.
+/// Decides by the rules as they are documented, without an index.
 fn allows(rule: &Rule, caller: &Caller, service: ServiceId<'_>, operation: Operation) -> bool {
     let by_client = caller.client().is_some_and(|client| rule.clients.iter().any(|pattern| fits(pattern, client)));
     let by_role = caller.roles().iter().any(|role| rule.roles.iter().any(|pattern| fits(pattern, role)));
@@ -65,7 +65,7 @@ fn allows(rule: &Rule, caller: &Caller, service: ServiceId<'_>, operation: Opera
 }
 
 proptest! {
-    /// Nothing is allowed but by a rule, and the verdict names a rule that allows it.
+    /// A request is allowed only by a rule, and the verdict names a rule that allows it.
     #[test]
     fn a_request_is_allowed_exactly_if_a_rule_allows_it(
         rules in prop::collection::vec(rule(), 0..6),
@@ -102,7 +102,7 @@ proptest! {
 
     /// A caller that may learn of every service may use every service.
     #[test]
-    fn who_sees_all_may_use_all(
+    fn a_caller_that_sees_all_services_may_use_all(
         rules in prop::collection::vec(rule(), 0..6),
         caller in caller(),
         service in service(),

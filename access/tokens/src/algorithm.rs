@@ -1,5 +1,5 @@
-//! Algorithms of signatures (RFC 7518, RFC 8037) that Weir accepts. There is no HMAC among them: with one, a public key
-//! would be a secret that everybody knows.
+//! Algorithms of signatures (RFC 7518, RFC 8037) that Weir accepts. HMACs are not among them, because they verify with
+//! the key that signs: anyone could sign a token with the issuer's public key.
 
 use ring::signature::{
     RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256,

@@ -6,19 +6,20 @@ pub enum TokenError {
     /// The token has more bytes than [`crate::MAX_TOKEN_BYTES`].
     #[error("the token is too long")]
     TooLong,
-    /// The token is no signed JWT in compact form.
-    #[error("the token is no signed JWT")]
+    /// The token is not a signed JWT in compact form.
+    #[error("the token is not a signed JWT")]
     Malformed,
     /// The token names no algorithm that Weir accepts: `none`, an HMAC, or an unknown one.
     #[error("the token's algorithm is not accepted")]
     Algorithm,
-    /// The token has the header `crit`, of which Weir knows no extension, or is a token of another type.
+    /// The token has the header `crit`, and Weir supports none of its extensions; or the token is of another type.
     #[error("the token's header asks for something that is not supported")]
     Header,
     /// No issuer with the token's claim `iss` is configured.
     #[error("the token's issuer is not trusted")]
     UnknownIssuer,
-    /// The issuer's key set has no key that the token names, or none without a name that fits.
+    /// The issuer's key set has no key with the key name in the token or, if the token names none, no key that verifies
+    /// it.
     #[error("the token's key is not among its issuer's keys")]
     UnknownKey,
     /// The issuer's key set was never fetched, or is too old.
@@ -54,8 +55,8 @@ impl TokenError {
 /// Reason why a key set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
-    /// The document is no JSON object with a list of keys.
-    #[error("the document is no JSON Web Key Set")]
+    /// The document is not a JSON object with a list of keys.
+    #[error("the document is not a JSON Web Key Set")]
     Malformed,
     /// The set has more than the given number of keys.
     #[error("the set has more than {0} keys")]
@@ -77,7 +78,7 @@ pub enum SettingsError {
         issuer: String,
         /// Name of the field in the settings.
         field: &'static str,
-        /// Clause that says what is wrong.
+        /// Clause that describes the error.
         reason: String,
     },
     /// There are more issuers than the given number.

@@ -29,7 +29,7 @@ const MAX_RESPONSE: usize = 256 * 1024;
 /// Maximum size of a file of certificates or of a token in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Keys of an issuer, as its server says them.
+/// Keys of an issuer, as its server returned them.
 #[derive(Debug)]
 pub(crate) struct FetchedKeys {
     /// The issuer's URL, as in the claim `iss`.
@@ -47,7 +47,7 @@ struct OpenIdConfiguration {
 /// Fetches the keys of an issuer.
 ///
 /// # Errors
-/// A clause that says what failed. It contains no token and no response.
+/// A clause that describes the failure. It contains no token and no response.
 pub(crate) async fn fetch(plan: &IssuerPlan) -> Result<FetchedKeys, String> {
     let server = Server::new(&plan.source).await?;
     let (issuer, url) = match &plan.source.url {

@@ -142,7 +142,8 @@ impl Issuers {
         }
     }
 
-    /// Verifies a token whose key was not known, once the fetch that goes on has ended, and then after another one.
+    /// Verifies a token whose key is not known, after the fetch that is in progress has ended, and once more after a
+    /// further fetch.
     async fn check_with_new_keys(
         &self,
         token: &str,

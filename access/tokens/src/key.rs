@@ -13,7 +13,7 @@ use crate::algorithm::Algorithm;
 pub(crate) struct Key {
     /// The key's name, `kid`.
     pub(crate) id: Option<String>,
-    /// The only algorithm that the issuer uses with the key; `None` if the issuer does not say.
+    /// The only algorithm that the issuer uses with the key; `None` if the issuer does not limit it.
     algorithm: Option<Algorithm>,
     public: PublicKey,
 }

@@ -36,10 +36,10 @@ struct Document {
 
 impl KeySet {
     /// Reads a set in JSON. Keys of unknown types, keys for encryption and keys of algorithms that Weir does not accept
-    /// are ignored, as RFC 7517, section 5, asks for.
+    /// are ignored, as RFC 7517, section 5, recommends.
     ///
     /// # Errors
-    /// [`KeySetError`] if the document is no key set, has too many keys, or none that can be used.
+    /// [`KeySetError`] if the document is not a key set, has too many keys, or none that can be used.
     pub fn parse(json: &[u8]) -> Result<Self, KeySetError> {
         let document: Document = serde_json::from_slice(json).map_err(|_| KeySetError::Malformed)?;
         if document.keys.len() > MAX_KEYS {
@@ -66,7 +66,8 @@ impl KeySet {
         let Some(id) = id else {
             return Candidates::Unnamed(fitting().take(MAX_TRIES).collect());
         };
-        // A key with the right name and the wrong type is a candidate of none, and the token is refused.
+        // A key with the right name but the wrong type verifies nothing. No other key is tried, so the token is
+        // refused.
         if self.keys.iter().any(|key| key.id.as_deref() == Some(id)) {
             return Candidates::Named(fitting().filter(|key| key.id.as_deref() == Some(id)).take(MAX_TRIES).collect());
         }

@@ -11,7 +11,7 @@ pub(crate) struct Timing {
     pub(crate) refresh: Duration,
     /// Time for which a set is used after it was fetched.
     pub(crate) stale: Duration,
-    /// Least time between the starts of two fetches, whatever tokens arrive.
+    /// Minimum time between the starts of two fetches, whatever tokens arrive.
     pub(crate) apart: Duration,
 }
 
@@ -44,14 +44,14 @@ impl Timing {
 }
 
 impl FetchHistory {
-    /// Returns the time of the next fetch if no token asks for one; `None` for at once.
+    /// Returns the time of the next fetch if no token needs one earlier; `None` means at once.
     pub(crate) fn due(&self, timing: Timing) -> Option<Instant> {
         let backoff = || timing.apart.saturating_mul(1 << (self.failures - 1).min(MAX_DOUBLINGS)).min(MAX_RETRY);
         let wait = if self.failures == 0 { timing.refresh } else { backoff().max(timing.apart).min(timing.refresh) };
         self.last.map(|last| last + wait)
     }
 
-    /// Returns the time before which no token may cause a fetch; `None` for at once.
+    /// Returns the time before which no token may cause a fetch; `None` means at once.
     pub(crate) fn earliest(&self, timing: Timing) -> Option<Instant> {
         self.last.map(|last| last + timing.apart)
     }

@@ -14,7 +14,7 @@ use crate::source::{Proxies, Source, SourceUrl, checked_url};
 /// The validated settings of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IssuerPlan {
-    /// The issuer's URL; `None` if the API server says it.
+    /// The issuer's URL; `None` if the API server provides it.
     pub(crate) issuer: Option<String>,
     /// Rules for tokens, in which the issuer may still be empty.
     pub(crate) config: IssuerConfig,

@@ -41,7 +41,7 @@ pub(crate) enum Proxies {
 /// Reads a URL of the settings.
 ///
 /// # Errors
-/// A clause that says what is wrong with the URL.
+/// A clause that describes the error in the URL.
 pub(crate) fn checked_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -59,10 +59,10 @@ pub(crate) fn checked_url(text: &str) -> Result<Url, String> {
 }
 
 /// Returns the URL of the key set that an issuer's OpenID configuration names. Only one of the same server is followed,
-/// so that no issuer makes Weir call other servers.
+/// so that an issuer cannot make Weir call other servers.
 ///
 /// # Errors
-/// A clause that says what is wrong with the URL.
+/// A clause that describes the error in the URL.
 pub(crate) fn named_key_set(discovery: &Url, named: &str) -> Result<Url, String> {
     let url = checked_url(named).map_err(|reason| format!("its jwks_uri {reason}"))?;
     if url.origin() != discovery.origin() {

@@ -24,8 +24,8 @@ pub(crate) struct UnverifiedToken<'a> {
     pub(crate) claims: Map<String, Value>,
 }
 
-/// Fields of the header that matter. URLs and keys in it (`jku`, `x5u`, `jwk`, `x5c`) are ignored: a token cannot say
-/// which key verifies it.
+/// Fields of the header that matter. URLs and keys in it (`jku`, `x5u`, `jwk`, `x5c`) are ignored: a token must not
+/// choose the key that verifies it.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -39,7 +39,7 @@ impl<'a> UnverifiedToken<'a> {
     /// Reads a token.
     ///
     /// # Errors
-    /// [`TokenError`] if the token is too long or no signed JWT, or if its header cannot be accepted.
+    /// [`TokenError`] if the token is too long, is not a signed JWT, or has a header that cannot be accepted.
     pub(crate) fn parse(token: &'a str) -> Result<Self, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);

@@ -30,7 +30,7 @@ pub(crate) fn verify_parsed<'a>(
     let verifies = |key: &&Arc<Key>| key.verifies(token.algorithm, token.signed, &token.signature);
     let key = match keys.candidates(token.key_id.as_deref(), token.algorithm) {
         Candidates::Named(keys) => keys.into_iter().find(verifies).ok_or(TokenError::Signature)?,
-        // The key may be a new one, which a newer set has.
+        // The key may be new, and only in a newer set.
         Candidates::Unnamed(keys) => keys.into_iter().find(verifies).ok_or(TokenError::UnknownKey)?,
     };
     Ok((identity(&token.claims, config, now)?, key))

@@ -41,7 +41,7 @@ pub(super) struct LoadedKeys {
 /// State of an issuer's key set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySetState {
-    /// The issuer's URL as in the settings, or `kubernetes` if the API server says it.
+    /// The issuer's URL as in the settings, or `kubernetes` if the API server provides it.
     pub issuer: String,
     /// Time since the last fetch that succeeded; before the first one, since the issuer was configured.
     pub age: Duration,
@@ -67,7 +67,7 @@ pub(super) enum Tokens {
 pub(super) enum Fetch {
     /// The fetch had begun before, so that the server may have answered before it published a new key.
     Joined,
-    /// The request has asked for the fetch.
+    /// The fetch was started for this request.
     Asked,
 }
 
@@ -105,7 +105,7 @@ impl Issuer {
         }
     }
 
-    /// Waits until the fetch that goes on has ended, or asks for one.
+    /// Waits for the end of the fetch that is in progress, or requests a fetch and waits for its end.
     pub(super) async fn fetched(&self) -> Fetch {
         let started = self.history.lock().started;
         let mut ended = self.ended.subscribe();
@@ -129,7 +129,7 @@ impl Issuer {
         }
     }
 
-    /// Waits until a fetch is due, or until a token asks for one and it may start.
+    /// Waits until a fetch is due, or until a token needs one and it may start.
     async fn wait(&self) {
         let (due, earliest) = {
             let history = self.history.lock();
@@ -182,7 +182,7 @@ impl Issuer {
         self.keys.store(Some(Arc::new(LoadedKeys { keys, config, since: now() })));
     }
 
-    /// Drops keys that are too old, so that no token is accepted by them, be it in the cache or not.
+    /// Drops keys that are too old. They then verify no token, not even one in the cache.
     fn forget_stale(&self) {
         let limit = self.plan.timing.stale;
         let is_stale = |keys: &Arc<LoadedKeys>| now().saturating_duration_since(keys.since) >= limit;

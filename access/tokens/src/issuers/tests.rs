@@ -207,7 +207,7 @@ async fn an_answer_that_is_wrong_gives_no_keys() {
     server.set_response(200, vec![b' '; 300 * 1024]);
     assert!(failed().await.ends_with("sent more than 262144 bytes"));
     server.set_response(200, b"{}".to_vec());
-    assert_eq!(failed().await, "the document is no JSON Web Key Set");
+    assert_eq!(failed().await, "the document is not a JSON Web Key Set");
     server.set_named(&format!("{}/keys", server.url), "https://other");
     assert!(failed().await.ends_with("names another issuer"));
     server.set_named("https://169.254.169.254/keys", &server.url);
@@ -217,7 +217,7 @@ async fn an_answer_that_is_wrong_gives_no_keys() {
 }
 
 #[tokio::test]
-async fn an_api_server_says_its_issuer_and_gets_the_pods_token() {
+async fn an_api_server_names_its_issuer_and_receives_the_pods_token() {
     let signer = Signer::p256(Some("a"));
     let server = IssuerServer::start(&[&signer]).await;
     server.set_named("https://10.0.0.1:6443/openid/v1/jwks", "https://kubernetes.default.svc.cluster.local");

@@ -294,7 +294,7 @@ fn rules_for_clients_are_read_from_the_annotation() {
             "[{clients: [a], services: [\"*\"]}]",
             "[0].services: a rule of an annotation is for its own service: leave out `services`",
         ),
-        ("[{}]", "[0]: the rule allows nobody: set `clients`, `roles` or `anyone: true`"),
+        ("[{}]", "[0]: the rule allows no caller: set `clients`, `roles` or `anyone: true`"),
         ("team-b", "its text:1:1: expected a list, found the text `team-b`"),
     ] {
         let expected = format!("metadata.annotations[weir.dev/access]: {error}");
