@@ -113,7 +113,7 @@ where
     }
 }
 
-/// Closes a connection without open requests.
+/// Closes a connection that has no open requests.
 async fn close_idle<I: AsyncRead + AsyncWrite + Unpin>(mut stream: Rewind<I>) {
     match tokio::time::timeout(GRACE, stream.shutdown()).await {
         Ok(Ok(())) => {}

@@ -41,7 +41,7 @@ pub enum Http1Use {
     Served {
         /// Longest request head in bytes. A longer one is refused with status 414 or 431 and a JSON body.
         max_head: usize,
-        /// Most bytes read at once.
+        /// Maximum number of bytes read at once.
         read_at_once: usize,
     },
     /// The port serves HTTP/2 only. An HTTP/1.1 client gets status 415 and this sentence, which must need no escapes in

@@ -50,7 +50,7 @@ pub struct TrackedBody<B, H = ()> {
     body: B,
     /// Remaining part of a frame of which an HTTP/2 stream has received the first part.
     rest: Option<Bytes>,
-    /// The request's parts of limits; `None` if a tunnel holds them.
+    /// Slots that the request occupies in limits; `None` if a tunnel holds them.
     _held: Option<H>,
     _exchange: Exchange,
 }
@@ -201,8 +201,8 @@ impl Exchange {
         self.track_with(response, ())
     }
 
-    /// The same as [`Self::track`]. Drops `held`, the request's parts of limits, when the body ends; a tunnel keeps it
-    /// until its own end.
+    /// The same as [`Self::track`]. `held` is dropped when the body ends, or when the tunnel ends if there is one. It
+    /// stands for the slots that the request occupies in limits.
     #[must_use]
     pub fn track_with<B, H: Send + 'static>(self, mut response: Response<B>, held: H) -> Response<TrackedBody<B, H>> {
         let mut held = Some(held);

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use crate::header_names;
 
-/// Most bytes of a body that are read and dropped before the response is sent.
+/// Maximum number of bytes of a body that are read and dropped before the response is sent.
 const MAX_DISCARDED: usize = 1 << 20;
 
 /// Longest time to read and drop a body before the response is sent: several round trips of a slow network.

@@ -48,16 +48,16 @@ pub struct BudgetPermit {
 pub struct BudgetExhausted {
     /// Limit of the budget in bytes.
     pub limit: usize,
-    /// The party that holds too many bytes.
+    /// Cause of the exhaustion: all requests together, or the permit's own client.
     pub by: ExhaustedBy,
 }
 
-/// Party that holds so many bytes of a budget that a permit may not grow.
+/// Holder of so many bytes of a budget that a permit may not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExhaustedBy {
-    /// All requests together, of whichever clients.
+    /// All requests together, whichever clients they are from.
     All,
-    /// The permit's own client, which has its share.
+    /// The permit's own client, which already uses its share.
     Client,
 }
 

@@ -21,7 +21,7 @@ pub const MAX_REPLICA_HEAD: u32 = 24 << 10;
 /// bytes; the HTTP/1.1 library supports no smaller buffer than this.
 pub const MAX_CONTROL_HEAD: u32 = 8 << 10;
 
-/// Streams of one connection at once; a client that wants more opens another connection.
+/// Maximum number of concurrent streams of one connection; a client that needs more opens another connection.
 pub const MAX_STREAMS: u32 = 1024;
 
 /// The longest head of a request over HTTP/2 by default, in bytes: the library's own default.
@@ -30,7 +30,7 @@ const MAX_HEAD: u32 = 16 << 10;
 /// Limits of HTTP/2 on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Http2Limits {
-    /// Streams of one connection at once.
+    /// Maximum number of concurrent streams of one connection.
     pub max_streams: u32,
     /// Longest head of a request, in bytes of names and values, with 32 more for each header (RFC 9113, 6.5.2).
     pub max_head: u32,

@@ -60,7 +60,7 @@ pub(crate) struct Place {
     places: PortPlaces,
     client: Client,
     streams: ClientStreams,
-    /// Part of `named` that the connection's client holds; `None` until a request names the client.
+    /// Place in `named` that the connection's client holds; `None` until a request names the client.
     named: Option<HeldUnit>,
     _place: FreePlace,
 }
@@ -86,7 +86,7 @@ impl Client {
 }
 
 impl PortPlaces {
-    /// Returns `places` places; the limits say how many of them one client may hold.
+    /// Creates `places` places. `limits` sets how many of them one client may hold.
     pub(crate) fn new(places: usize, limits: &ConnectionLimits) -> Self {
         Self(Arc::new(Shared {
             free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
@@ -147,7 +147,7 @@ impl Place {
     }
 
     /// Counts the place for the client that a request names, and no longer for the client that an earlier request
-    /// named. Returns false if the client has its share of the port's places.
+    /// named. Returns false if the client already uses its share of the port's places.
     pub(crate) fn assign(&mut self, holder: Holder) -> bool {
         if self.named.as_ref().is_some_and(|unit| unit.is_of(holder)) {
             return true;

@@ -80,8 +80,8 @@ impl SharedLimit {
         Self(Arc::new(Units { total, used: AtomicUsize::new(0), holdings: Holdings::default() }))
     }
 
-    /// Takes a unit for a client. Returns `None` if the client has its share, or no unit is free. A client without any
-    /// unit gets the last one.
+    /// Takes a unit for a client. Returns `None` if the client already holds its share, or no unit is free. A client
+    /// without any unit gets the last one.
     #[must_use]
     pub fn take(&self, holder: Holder) -> Option<HeldUnit> {
         let used = self.0.used.fetch_add(1, Ordering::Relaxed) + 1;

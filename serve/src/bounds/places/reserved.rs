@@ -25,7 +25,7 @@ pub struct PlaceHandle(Weak<Mutex<Place>>);
 
 impl PlaceHandle {
     /// Counts the connection for this client, and no longer for the client of an earlier request. Returns false if the
-    /// client has its share of the port's connections.
+    /// client already uses its share of the port's connections.
     #[must_use]
     pub fn assign(&self, holder: Holder) -> bool {
         self.0.upgrade().is_none_or(|place| place.lock().assign(holder))
