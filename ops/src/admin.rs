@@ -108,8 +108,8 @@ impl Admin {
         self
     }
 
-    /// Asks requests from other machines for one of the tokens in this file. The pages that say that the process is alive
-    /// and ready stay open, because a kubelet has no token.
+    /// Requires one of the tokens in this file in requests from other machines. The pages for liveness and readiness
+    /// need no token, because a kubelet has none.
     #[must_use]
     pub fn with_token(mut self, token: Option<Arc<TokenFile>>) -> Self {
         self.access.token = token;

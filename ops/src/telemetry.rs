@@ -66,7 +66,7 @@ pub enum TelemetryError {
     #[error("logs are set up already")]
     Installed,
     /// The subscriber has been dropped, so there is nothing to change.
-    #[error("logs are not set up any more")]
+    #[error("logs are no longer set up")]
     Gone,
 }
 

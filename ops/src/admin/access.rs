@@ -17,7 +17,7 @@ const PROBES: [&str; 2] = ["/health", "/ready"];
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) hosts: KnownHosts,
-    /// Tokens of which requests from other machines need one; `None` to ask for none.
+    /// Tokens of which requests from other machines need one; `None` if they need none.
     pub(super) token: Option<Arc<TokenFile>>,
     /// Predicate on the callers that may read the metrics; `None` allows every caller.
     pub(super) metrics_for: Option<CallerCheck>,

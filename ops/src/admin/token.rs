@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 /// Bounds on a token's length in bytes. 16 random bytes in hexadecimal digits have twice the minimum.
 const LENGTH: std::ops::RangeInclusive<usize> = 16..=1024;
 
-/// Most tokens of a file: the current one, and some that clients still use.
+/// Maximum number of tokens in a file: the current one, and some that clients still use.
 const MAX_TOKENS: usize = 8;
 
 /// Largest file, in bytes.
@@ -54,8 +54,8 @@ pub enum TokenFileError {
     /// The file has no tokens, or too many.
     #[error("{0}: expected one to {MAX_TOKENS} tokens, one in each line")]
     Count(PathBuf),
-    /// A line is no token.
-    #[error("{path}: line {line} is no token of {} to {} visible ASCII characters", LENGTH.start(), LENGTH.end())]
+    /// A line is not a token.
+    #[error("{path}: line {line} is not a token of {} to {} visible ASCII characters", LENGTH.start(), LENGTH.end())]
     Token {
         /// Path of the file.
         path: PathBuf,
@@ -92,7 +92,8 @@ impl TokenFile {
         let Some((scheme, given)) = value.as_bytes().split_at_checked(BEARER.len()) else {
             return false;
         };
-        // Each token is compared in constant time, and all of them are, so that the time tells nothing but their lengths.
+        // Each token is compared in constant time, and all of them are, so that the duration reveals nothing but their
+        // lengths.
         let given = given.trim_ascii();
         let tokens = self.tokens();
         let is_known = tokens.iter().fold(false, |found, token| found | bool::from(token.as_bytes().ct_eq(given)));
@@ -206,7 +207,7 @@ mod tests {
         assert!(error("").ends_with("token: expected one to 8 tokens, one in each line"), "{}", error(""));
         assert!(error(&format!("{FIRST}\n").repeat(9)).contains("one to 8 tokens"));
         let short = error(&format!("{FIRST}\nshort\n"));
-        assert!(short.ends_with("token: line 2 is no token of 16 to 1024 visible ASCII characters"), "{short}");
+        assert!(short.ends_with("token: line 2 is not a token of 16 to 1024 visible ASCII characters"), "{short}");
         assert!(error(&format!("{FIRST} {FIRST}")).contains("line 1 is no token"));
         assert!(error(&"a".repeat(17 << 10)).contains("more than 16384 bytes"));
         let missing = TokenFile::open(&folder.path().join("none")).unwrap_err().to_string();
