@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::{Batching, Code, Coded, DataType, Shape, ShapeError, Tensor, TensorError};
 
-/// Maximum of scores per row, which is Triton's limit, and of classes in all rows together. Each class is a string of
-/// about 20 bytes, so without a limit a request of a few megabytes could have a response of hundreds.
+/// Maximum number of scores per row, which is Triton's limit, and of classes in all rows together. Each class is a
+/// string of about 20 bytes, so without a limit a request of a few megabytes could have a response of hundreds.
 const MAX_ELEMENTS: usize = 1_000_000;
 
 /// Error of selecting an output's best classes.
@@ -138,7 +138,7 @@ impl Scores {
 }
 
 /// Leaves the `count` first indices by `compare`, in order; equal ones are ordered by index. Only the selected indices
-/// are sorted, because clients want few classes of many.
+/// are sorted, because clients request few classes of many.
 fn best(order: &mut Vec<usize>, count: usize, compare: impl Fn(usize, usize) -> Ordering) {
     let by = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
     if count < order.len() {

@@ -60,7 +60,7 @@ pub struct SharedRange {
     pub size: u64,
 }
 
-/// An output that a request asks for.
+/// An output that a request selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedOutput {
     /// Name in the model's signature.

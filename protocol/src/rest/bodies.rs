@@ -9,7 +9,7 @@ use crate::{TensorSpec, shortened};
 /// Result of a health call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The server or model is live or ready, as the call asks.
+    /// The server or model is live or ready; the call determines which of these is reported.
     Up,
     /// The server or model is not live or not ready.
     Down,

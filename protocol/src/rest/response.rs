@@ -48,8 +48,8 @@ impl Encoded {
     }
 }
 
-/// Encodes a response, with each output as its delivery says. Outputs in shared memory only have name, datatype and
-/// shape, as in Triton.
+/// Encodes a response, with each output in the form of its delivery. Outputs in shared memory only have name, datatype
+/// and shape, as in Triton.
 ///
 /// # Errors
 /// Fails for FP16 and BF16 outputs, and for strings that are not UTF-8, if they are delivered as JSON.
