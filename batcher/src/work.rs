@@ -174,7 +174,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     }
 
     /// Answers the items like [`Work::answer`], and records `elapsed` as the time on the device. `None` records
-    /// nothing, for a failed batch, whose time says nothing about others.
+    /// nothing, for a failed batch, whose time does not predict that of others.
     pub fn answer_after(mut self, answers: Vec<O>, elapsed: Option<Duration>) {
         self.finish(answers, elapsed);
     }

@@ -1,4 +1,4 @@
-//! Decides if a queue delay is worth waiting for, from what earlier waits gathered.
+//! Decides if a queue delay is worth waiting for, from the numbers of items that earlier waits gathered.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ const LONGEST_PAUSE: u32 = 128;
 pub(super) struct Company {
     /// The latest waits, oldest first; at most [`ALIKE`].
     waits: VecDeque<Wait>,
-    /// Most items that were queued or running at the same time since the latest wait.
+    /// Maximum number of items that were queued or running at the same time since the latest wait.
     peak: usize,
     /// Number of batches that ran early since the last trial wait.
     early: u32,
@@ -35,7 +35,7 @@ pub(super) struct Company {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     gathered: usize,
-    /// Most items that were queued or running at the same time since the wait before.
+    /// Maximum number of items that were queued or running at the same time between the previous wait and this one.
     peak: usize,
 }
 

@@ -132,8 +132,8 @@ impl<T: Item> Assembler<T> {
     }
 }
 
-/// Returns the time until which more items are staged, if `missing` rows must be and others may be as long as the device is
-/// busy; `None` if the batch runs now.
+/// Returns the time until which more items are staged: long enough for the `missing` rows, which have to be staged. If
+/// none is missing, another row is staged only while the device is busy. Returns `None` if the batch runs now.
 fn staged_at(device: AsyncDevice, missing: usize, now: Instant) -> Option<Instant> {
     let next = later(now, device.copies(missing.max(1)));
     let latest = device.free_at.checked_sub(device.inputs).unwrap_or(now);

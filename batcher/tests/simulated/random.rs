@@ -1,4 +1,4 @@
-//! Devices and clients by chance, for laws that no constant was chosen for.
+//! Random devices and clients, for laws for which no constant was chosen.
 
 use crate::simulation::{Device, Load};
 

@@ -48,7 +48,7 @@ impl Device {
         self.launch.max(self.run(rows)) + self.output
     }
 
-    /// Returns the most rows that the device can answer in a second, in batches of this size.
+    /// Returns the maximum number of rows that the device can answer in a second, in batches of this size.
     pub(crate) fn capacity(self, rows: usize) -> f64 {
         rows as f64 * 1e6 / (self.copies(rows) + self.launch).max(self.run(rows) + self.output) as f64
     }
