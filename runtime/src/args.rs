@@ -1,7 +1,7 @@
 //! Flags of `weir-runtime`: Triton's names and defaults, and a few of Weir's own.
 //!
-//! Triton's flags are of three kinds: some have an effect here, some are ignored with one note in the log, and some ask
-//! for features that Weir does not have and are refused by name. `docs/flags.md` is generated from [`command`].
+//! Triton's flags are of three kinds: some have an effect here, some are ignored with one note in the log, and some
+//! need features that Weir does not have and are refused by name. `docs/flags.md` is generated from [`command`].
 
 mod build;
 mod config;

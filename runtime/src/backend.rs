@@ -372,7 +372,7 @@ pub enum LoadError {
     /// The file is missing, unreadable or not a model.
     #[error("{0}")]
     File(String),
-    /// Configuration and model disagree, or the configuration asks for an unsupported feature.
+    /// Configuration and model disagree, or the configuration needs an unsupported feature.
     #[error("{0}")]
     Config(String),
     /// The device is absent, unusable or full.

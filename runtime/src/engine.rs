@@ -72,11 +72,11 @@ pub(crate) struct Engine {
     memory: ModelMemory,
 }
 
-/// Size in bytes of scores that are searched for the best classes off the reactor. If a request wants many classes, the
+/// Size in bytes of scores that are searched for the best classes off the reactor. If a request needs many classes, the
 /// scores are sorted, which would delay every other connection for milliseconds.
 const LARGE_SCORES: usize = 256 * 1024;
 
-/// An output for which a request wants the best classes.
+/// An output for which a request selects the best classes.
 struct WantedClasses {
     /// Index among the request's outputs.
     at: usize,
@@ -222,7 +222,7 @@ impl Engine {
         }
     }
 
-    /// Replaces scores by classes if the request wants any.
+    /// Replaces scores by classes if the request selects any.
     fn classified<'a>(
         &'a self,
         inferred: Inferred,
@@ -231,7 +231,7 @@ impl Engine {
         if wanted.is_empty() {
             Either::Left(ready(Ok(inferred)))
         } else {
-            // Boxed, because few requests want classes, and otherwise all would reserve the space while they wait.
+            // Boxed, because few requests select classes, and otherwise all would reserve the space while they wait.
             Either::Right(Box::pin(self.classify(inferred, wanted)))
         }
     }
@@ -256,7 +256,7 @@ impl Engine {
         })
     }
 
-    /// Replaces the scores of the wanted outputs by the best classes.
+    /// Replaces the scores of the selected outputs by the best classes.
     async fn classify(&self, mut inferred: Inferred, wanted: Vec<WantedClasses>) -> Result<Inferred, ServeError> {
         for WantedClasses { at, index, count } in wanted {
             if let Some((scores, _)) = inferred.response.outputs.get_mut(at) {

@@ -14,7 +14,7 @@ pub enum ServeError {
     #[error("{0}")]
     Invalid(String),
     /// The request's body stalled, or arrived too slowly.
-    #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
+    #[error("request body stalled for {} s, or arrived slower than 1 KiB/s", .0.as_secs_f32())]
     TooSlow(std::time::Duration),
     /// A codec refused the request or could not write the response.
     #[error("{message}")]

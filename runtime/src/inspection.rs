@@ -8,7 +8,7 @@ use weir_protocol::TensorSpec;
 pub struct Inspection {
     /// Format of the file, such as `TorchScript`.
     pub format: &'static str,
-    /// The torch that wrote the file, such as `2.11.0`; `None` if the file does not say.
+    /// The torch that wrote the file, such as `2.11.0`; `None` if the file does not contain the version.
     pub torch_version: Option<String>,
     /// Inputs as requests send them, with -1 for a variable size.
     pub inputs: Vec<InspectedTensor>,

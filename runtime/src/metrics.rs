@@ -1,8 +1,8 @@
 //! The metrics of `/metrics`: Triton's names exactly, and Weir's own.
 //!
-//! Metrics of models are not kept in the registry: a collector asks the server for its models at each scrape, so those
-//! of an unloaded version disappear by themselves. `docs/metrics.md` lists every name; a test compares the page with
-//! the output.
+//! Metrics of models are not kept in the registry: a collector reads the models from the server at each scrape, so
+//! those of an unloaded version disappear by themselves. `docs/metrics.md` lists every name; a test compares the page
+//! with the output.
 
 mod collector;
 mod families;

@@ -76,7 +76,7 @@ pub(crate) enum Phase {
     /// Models are being loaded.
     Starting,
     Serving,
-    /// Asked to stop: no longer ready, but still answering requests.
+    /// A stop was requested: the process is no longer ready, but still answers requests.
     Draining,
 }
 
@@ -116,7 +116,7 @@ impl Server {
     /// Liveness of the process; the platform restarts a process that is not live.
     ///
     /// # Errors
-    /// [`ServeError::Exiting`] after the process was asked to stop, [`ServeError::Stuck`] while a batch is stuck.
+    /// [`ServeError::Exiting`] after a stop was requested, [`ServeError::Stuck`] while a batch is stuck.
     pub(crate) fn live(&self) -> Result<(), ServeError> {
         match (**self.phase.load(), self.batch_monitor().stuck()) {
             (Phase::Draining, _) => Err(ServeError::Exiting),
@@ -312,7 +312,7 @@ impl Server {
         }
     }
 
-    /// True after the process was asked to stop.
+    /// True after a stop was requested.
     #[must_use]
     pub(crate) fn is_draining(&self) -> bool {
         **self.phase.load() == Phase::Draining || self.stop.is_cancelled()

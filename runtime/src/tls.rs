@@ -56,7 +56,7 @@ pub(crate) struct TlsContent<'a> {
 /// An error in a certificate, its key or the authorities.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("the name of clients is no DNS name: {0}")]
+    #[error("the name of clients is not a DNS name: {0}")]
     Name(InvalidDnsNameError),
     #[error("the {content} cannot be read as PEM: {source}")]
     Pem { content: &'static str, source: PemError },

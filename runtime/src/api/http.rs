@@ -149,7 +149,7 @@ impl Http {
         let preferred = Coding::preferred(&headers);
         let received = Received { headers, body, at, permit: Arc::clone(&permit) };
         let mut response = self.call(route, received).await?;
-        // Other responses are small. Besides, tritonclient's asyncio client asks for codings that it cannot decompress.
+        // Other responses are small. Besides, tritonclient's asyncio client requests codings that it cannot decompress.
         if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
             response = self.compress(preferred, response).await?;
         }

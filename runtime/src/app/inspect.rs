@@ -1,4 +1,4 @@
-//! `weir-runtime inspect PATH`: says of model files what a server would make of them, without serving them.
+//! `weir-runtime inspect PATH`: describes model files as a server would load them, without serving them.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::model::config::ModelConfig;
 use crate::model_file::torchserve;
 use crate::repository::{FoundModel, found_models};
 
-/// The first argument that asks for an inspection.
+/// The first argument of an inspection.
 const COMMAND: &str = "inspect";
 
 /// Describes model files: format, inputs, outputs, batches and size.
@@ -48,8 +48,8 @@ enum Servability {
     Refused { error: String },
 }
 
-/// Runs the inspection if the program's arguments ask for one, and returns the exit code: 0 if every file can be served,
-/// otherwise 1. `None` for other arguments.
+/// Runs the inspection if the program's arguments request one, and returns the exit code: 0 if every file can be
+/// served, otherwise 1. `None` for other arguments.
 pub(super) fn main(backends: &[Arc<dyn Backend>], arguments: impl Iterator<Item = OsString>) -> Option<Exit> {
     let mut arguments = arguments.skip(1).peekable();
     arguments.peek().filter(|first| *first == COMMAND)?;

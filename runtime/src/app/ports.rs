@@ -112,7 +112,7 @@ fn health(server: &Arc<Server>) -> HealthCheck {
 }
 
 /// Returns the readiness of the server as the metrics port reports it: that of the ports for requests, which a kubelet
-/// cannot ask if they ask for a certificate.
+/// cannot call if they require a certificate.
 fn readiness(server: &Arc<Server>, tls: Option<&TlsConfig>) -> HealthCheck {
     let (server, tls) = (Arc::clone(server), tls.map(|tls| Arc::clone(&tls.requests)));
     let has_certificate = move || tls.as_ref().is_none_or(|tls| tls.has_certificate());

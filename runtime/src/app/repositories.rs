@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_without_a_cache_share_atemporary_directory() {
+    fn copies_without_a_cache_share_a_temporary_directory() {
         let repositories = opened(&["--model-repository=s3://a", "--model-repository=s3://b"]).unwrap();
         let [a, b] = &repositories.paths[..] else { panic!("{:?}", repositories.paths) };
         let folder = a.parent().unwrap().to_owned();

@@ -182,7 +182,7 @@ fn backend_notes(models: &ModelArgs) -> Vec<String> {
     given.map(note).collect()
 }
 
-/// Returns a sentence if summary metrics are asked for.
+/// Returns a sentence if summary metrics are requested.
 fn summary_notes(metrics_config: &[(String, String)]) -> Vec<String> {
     let asks = |(key, value): &(String, String)| key == "summary_latencies" && super::values::switch(value) == Ok(true);
     let note = "--metrics-config summary_latencies=true accepted without effect: summaries of several replicas cannot be \

@@ -157,6 +157,6 @@ pub(crate) struct MetricsConfig {
     pub(crate) address: SocketAddr,
     /// Optional series to print.
     pub(crate) options: metrics::Options,
-    /// Tokens of which requests from other machines need one; `None` to ask for none.
+    /// Tokens of which requests from other machines need one; `None` if they need none.
     pub(crate) token: Option<Arc<TokenFile>>,
 }

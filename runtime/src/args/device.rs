@@ -5,8 +5,8 @@ use crate::backend::Device;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(super) struct DeviceArgs {
-    /// Device for the models: auto = all GPUs, or the CPU if there is none; cpu; cuda = all GPUs; cuda:N = one GPU. A
-    /// device that was asked for and cannot be used is an error
+    /// Device for the models: auto = all GPUs, or the CPU if there is none; cpu; cuda = all GPUs; cuda:N = one GPU. It
+    /// is an error if a requested device cannot be used
     #[arg(long, default_value = "auto", value_name = "DEVICE", value_parser = choice)]
     pub(super) device: DeviceChoice,
 }

@@ -75,8 +75,8 @@ pub(super) struct ModelArgs {
     /// .pt2 files of torch.export.save. TorchScript, AOTInductor packages and libraries with operators are code
     #[arg(long, env = "WEIR_MODEL_CODE", value_enum, default_value = "allow", value_name = "USE")]
     pub(super) model_code: CodeFlag,
-    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all backends, as ,KEY=VALUE. It has no effect, which the log
-    /// says. Repeatable
+    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all backends, as ,KEY=VALUE. It has no effect, and a line in
+    /// the log notes that. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
     /// Name of the server in its metadata

@@ -171,7 +171,7 @@ fn models_may_contain_code_unless_it_is_forbidden() {
 }
 
 #[test]
-fn a_path_without_its_flag_is_told_the_flag() {
+fn a_path_without_its_flag_gets_an_error_with_the_flag() {
     let told = usage("models/a.pt");
     assert!(told.contains("unexpected argument 'models/a.pt'"), "{told}");
     assert!(told.contains("--model-repository models/a.pt"), "{told}");

@@ -27,8 +27,8 @@ const SHORT_ON_ONE_THREAD: Duration = Duration::from_millis(2);
 /// the one that runs the batch. So the pause must be no longer than decoding a request of 250 kB.
 const SHORT_ON_SEVERAL_THREADS: Duration = Duration::from_micros(250);
 
-/// Shortest batch for which the reactor takes `GATHER_TURNS`. A turn that brings no request costs a microsecond. In the
-/// meantime, clients whose requests the previous batch answered send their next ones.
+/// Shortest batch for which the reactor waits [`GATHER_TURNS`] turns. A turn that brings no request costs a
+/// microsecond. In the meantime, clients whose requests the previous batch answered send their next ones.
 const GATHER_FROM: Duration = Duration::from_micros(100);
 
 /// Turns of the reactor before a batch is run. With 32 connections in a closed loop, batches held 20 requests after 0

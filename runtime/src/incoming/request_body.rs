@@ -17,7 +17,7 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) size: usize,
     /// Longest pause between two chunks.
     pub(crate) idle: Duration,
-    /// Least average rate after a grace period.
+    /// Minimum average rate after a grace period.
     pub(crate) pace: Pace,
     pub(crate) end: BodyEnd,
     /// Cancelled when the server stops.

@@ -16,7 +16,7 @@ pub(crate) struct BatchMonitor {
 }
 
 impl BatchMonitor {
-    /// Creates a watch over no engines yet.
+    /// Creates a monitor without engines.
     pub(super) fn new(limit: BatchLimit) -> Self {
         Self { limit, engines: Mutex::default(), stuck: Mutex::default() }
     }

@@ -83,7 +83,7 @@ impl Interface {
             let dims = model_dims(config);
             let axis = variable_axis(dims)?;
             let own = part.as_ref()?.shape.dims();
-            // If the client may choose the rank, the signature does not say which axis is the length.
+            // If the client may choose the rank, the signature does not determine which axis is the length.
             own.get(axis + batched).copied().filter(|_| own.len() == dims.len() + batched)
         });
         let own = lengths.max()?;

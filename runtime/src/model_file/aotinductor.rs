@@ -24,10 +24,10 @@ const HEADER: usize = 20;
 /// Machines of ELF libraries, with the names that `platform.machine()` has for them.
 const MACHINES: [(u16, &str); 2] = [(62, "x86_64"), (183, "aarch64")];
 
-/// Ends of the names of sources, which a loader would have to compile if there is no library.
+/// Ends of the names of source files, which a loader would have to compile if the package has no library.
 const SOURCES: [&str; 7] = [".cpp", ".cc", ".c", ".cu", ".h", "Makefile", "CMakeLists.txt"];
 const LIBRARIES: [&str; 4] = [".so", ".dylib", ".pyd", ".dll"];
-/// Ends of the names of weights that are apart from the library.
+/// Ends of the names of files with weights that are stored apart from the library.
 const WEIGHTS: [&str; 3] = [".blob", ".bin", "model_weights_config.json"];
 /// Folder of weights that are apart from the library, below the archive's own folder.
 const WEIGHTS_FOLDER: &str = "data/weights/";
@@ -248,7 +248,7 @@ fn has_one(name: &str) -> Option<bool> {
         "AVX2" => std::arch::is_x86_feature_detected!("avx2"),
         "AVX512" => std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512bw"),
         "AVX512_VNNI" => std::arch::is_x86_feature_detected!("avx512vnni"),
-        // AMX tiles are no stable feature of the language, so the processor's own list decides.
+        // AMX tiles are not a stable feature of the language, so the processor's own list decides.
         "AMX_TILE" => processor_lists("amx_tile"),
         _ => return None,
     })

@@ -143,8 +143,8 @@ impl ZipDirectory {
     }
 }
 
-/// Opens a zip archive that begins with its file. A search for the beginning would take the zip64 records that torch
-/// writes for a shift of the directory, for some lengths of names.
+/// Opens a zip archive that begins with its file. For some lengths of names, a reader that searches for the beginning
+/// would mistake the zip64 records that torch writes for a shift of the directory.
 pub(super) fn open_archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ZipError> {
     let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
     ZipArchive::with_config(from_start, BufReader::new(File::open(path)?))

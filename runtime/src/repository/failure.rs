@@ -67,7 +67,7 @@ pub(super) fn absent(name: &str) -> ServeError {
     ServeError::Repository { message, code: Code::NotFound }
 }
 
-/// Returns the error for `file:` parameters without a configuration, which do not say how to serve the files.
+/// Returns the error for `file:` parameters without a configuration, which do not define how the files are served.
 pub(super) fn files_without_config(name: &str) -> ServeError {
     let message = format!(
         "failed to load '{name}', failed to poll from model repository: \

@@ -6,7 +6,7 @@ use super::state::VersionState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum IndexState {
     Ready,
-    /// Unloaded or failed; the reason tells them apart.
+    /// Unloaded or failed; the reason distinguishes the two.
     Unavailable,
     Loading,
     /// No longer accepts requests, but still answers accepted ones.

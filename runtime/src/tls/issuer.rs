@@ -4,8 +4,8 @@
 //!   POST, with the token of the pod ── TLS ─► controllers: certificate and key, which stay in memory
 //! ```
 //!
-//! The token proves which pod asks, and the controllers know its revision. Without a certificate the ports for requests refuse
-//! every connection, so a replica whose certificate was not renewed in time is not ready.
+//! The token identifies the pod, and the controllers determine the revision of the pod. Without a certificate the ports
+//! for requests refuse every connection, so a replica whose certificate was not renewed in time is not ready.
 
 mod schedule;
 
@@ -34,7 +34,7 @@ use schedule::Schedule;
 /// Port of a URL that names none.
 const HTTPS: u16 = 443;
 
-/// Longest time of a request: the controllers ask the API server twice.
+/// Longest time of a request: the controllers send two requests to the API server.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Largest response and token, in bytes.

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 const STATUS: &str = "grpc-status";
 
 /// Starts of tonic's messages about malformed requests; the first comes from the protobuf decoder.
-const SAID: [&str; 4] = [
+const MESSAGE_STARTS: [&str; 4] = [
     "failed to decode Protobuf message",
     "Missing request message",
     "Unexpected EOF decoding stream",
@@ -25,21 +25,22 @@ pub(super) fn status(read: Status) -> Status {
 
 /// Corrects tonic's response to such a request.
 pub(super) fn correct<B>(mut response: Response<B>) -> Response<B> {
-    if is_said(&response) {
+    if is_malformed_request(&response) {
         let invalid = HeaderValue::from(Code::InvalidArgument as i32);
         response.headers_mut().insert(STATUS, invalid);
     }
     response
 }
 
-fn is_said<B>(response: &Response<B>) -> bool {
+fn is_malformed_request<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
     let Some(status) = headers.get(STATUS) else {
         return false;
     };
     let message = headers.get("grpc-message").map(HeaderValue::as_bytes);
     let message = percent_decode(message.unwrap_or_default()).decode_utf8_lossy();
-    Code::from_bytes(status.as_bytes()) == Code::Internal && SAID.iter().any(|said| message.starts_with(said))
+    Code::from_bytes(status.as_bytes()) == Code::Internal
+        && MESSAGE_STARTS.iter().any(|start| message.starts_with(start))
 }
 
 #[cfg(test)]
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(corrected(Status::internal(unread)), "3");
         assert_eq!(corrected(Status::internal("Missing request message.")), "3");
         assert_eq!(corrected(Status::internal("PyTorch execute failure")), "13");
-        assert_eq!(corrected(Status::not_found(SAID[0])), "5");
+        assert_eq!(corrected(Status::not_found(MESSAGE_STARTS[0])), "5");
         let full = status(Status::resource_exhausted("full"));
         assert_eq!(full.code(), Code::ResourceExhausted);
     }

@@ -66,7 +66,7 @@ async fn a_batch_over_its_limit_is_stuck_and_fails_the_requests_that_wait_for_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_check_is_not_enough() {
+async fn a_batch_is_stuck_only_after_two_checks() {
     let (running, blocker) = blocked(1);
     let inside = running.ask(-1);
     assert_eq!(blocker.entered(), 1);

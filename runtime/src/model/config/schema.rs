@@ -73,6 +73,6 @@ fn edits(candidate: &str, written: &str) -> Option<usize> {
         return None;
     }
     let edits = strsim::damerau_levenshtein(candidate, written);
-    // A short word that differs in most of its letters is no misspelling.
+    // A short word that differs in most of its letters is not a misspelling.
     (edits <= MAX_EDITS && 2 * edits <= written.len()).then_some(edits)
 }

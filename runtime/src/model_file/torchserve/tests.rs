@@ -59,8 +59,9 @@ fn with_zip64_records(archive: &[u8]) -> Vec<u8> {
     [before, b"PK\x06\x06", &[0; 52], b"PK\x06\x07", &[0; 16], end].concat()
 }
 
-/// The zip64 records have 76 bytes. If the first name has 30, a record of the directory begins 76 bytes after the first,
-/// and a reader that searches for the archive's beginning takes the archive for one with 76 bytes in front.
+/// The zip64 records have 76 bytes. If the first name has 30 bytes, a record of the directory begins 76 bytes after the
+/// first one. A reader that searches for the archive's beginning then mistakes the archive for one with 76 bytes in
+/// front.
 #[test]
 fn an_archive_begins_with_its_file() {
     for length in 28..32 {

@@ -69,7 +69,7 @@ pub(in crate::repository) fn list(options: &ScanOptions) -> Result<Catalog, Stri
 /// be ready but could not answer any request. An empty directory without `--model-name` is accepted.
 ///
 /// # Errors
-/// A sentence that says what the path holds instead.
+/// A sentence that lists what the path holds instead.
 pub(in crate::repository) fn check_found(catalog: &Catalog, options: &ScanOptions) -> Result<(), String> {
     if !catalog.is_empty() {
         return Ok(());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Pauses after failures: the first one, and the longest. Each is twice as long as the one before it.
+/// Pauses after failures: the shortest and the longest. Each is twice as long as the one before it.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Longest time that is accepted, so that no answer overflows a clock: a year.
+/// Longest time in seconds that is accepted, about a year, so that no response overflows a clock.
 const LONGEST: u64 = 366 * 24 * 3600;
 
 /// Part of a certificate's validity that is left out at its end, because the clock of a gateway may be ahead of the one that
@@ -26,7 +26,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Records a certificate that was asked for at this time, and is valid and to be renewed for these times in seconds.
+    /// Records a certificate that was requested at the time `asked`. It is valid for `valid` seconds from then on, and
+    /// is to be renewed after `renew` seconds.
     pub(super) fn renewed(&mut self, asked: Instant, valid: u64, renew: u64) {
         let valid = Duration::from_secs(valid.min(LONGEST));
         let valid = if valid > 12 * MARGIN { valid - MARGIN } else { valid };

@@ -52,7 +52,7 @@ fn no_json_makes_the_reader_panic() {
     });
 }
 
-/// Does with an accepted configuration what the server does.
+/// Uses an accepted configuration as the server does.
 fn exercise(config: Option<ModelConfig>) {
     let Some(config) = config else { return };
     let json = to_json(&config.proto).unwrap();
