@@ -125,8 +125,8 @@ impl AccessControl {
         without_keys(policy, Arc::clone(&identity.caller))
     }
 
-    /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970; `None`
-    /// without a certificate.
+    /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970;
+    /// `None` without a certificate.
     fn client_of_connection(&self, policy: &Policy, parts: &Parts, now: u64) -> Option<Result<Arc<Caller>, AuthError>> {
         let chain = parts.extensions.get::<ClientChain>()?;
         let client = chain.client(&self.authorities.load(), now)?;

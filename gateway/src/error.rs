@@ -258,8 +258,8 @@ impl ClientLimit {
 }
 
 impl GatewayError {
-    /// Returns true if the connection should end after the error: the client has too many connections, or a gateway has to
-    /// open another one with its new certificate.
+    /// Returns true if the connection should end after the error: the client has too many connections, or a gateway has
+    /// to open another one with its new certificate.
     pub(crate) fn closes_connection(&self) -> bool {
         matches!(self, Self::OverLimit { limit: ClientLimit::Connections, .. } | Self::FormerGateway)
     }

@@ -92,8 +92,8 @@ pub(crate) enum PeerRole {
 }
 
 impl PeerTls {
-    /// Creates the TLS of a gateway. `name` is the only DNS name of the certificates of all gateways, and `now` the time in
-    /// seconds since 1970.
+    /// Creates the TLS of a gateway. `name` is the only DNS name of the certificates of all gateways, and `now` the
+    /// time in seconds since 1970.
     ///
     /// # Errors
     /// [`PeerTlsError`] for files that other gateways would refuse.
@@ -103,8 +103,8 @@ impl PeerTls {
         Ok(tls)
     }
 
-    /// Creates the TLS of a gateway whose files are not known yet. Until [`Self::replace`], the gateway recognises others by
-    /// their addresses if `trust` allows it, and otherwise hands nothing over and accepts nothing.
+    /// Creates the TLS of a gateway whose files are not known yet. Until [`Self::replace`], the gateway recognises
+    /// others by their addresses if `trust` allows it, and otherwise hands nothing over and accepts nothing.
     ///
     /// # Errors
     /// [`PeerTlsError::Name`].
@@ -147,8 +147,8 @@ impl PeerTls {
         self.current.load().as_ref().map(|current| Arc::clone(&current.client))
     }
 
-    /// Returns the certificates of a connection that begins at `now`, in seconds since 1970; `None` if its client presented
-    /// none.
+    /// Returns the certificates of a connection that begins at `now`, in seconds since 1970; `None` if its client
+    /// presented none.
     pub(crate) fn chain(&self, presented: Option<&[CertificateDer<'static>]>, now: u64) -> Option<PeerChain> {
         let chain = ClientChain::new(presented)?;
         let was_gateway = self.is_gateway(&chain, now);

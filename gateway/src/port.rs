@@ -34,8 +34,8 @@ pub enum Encryption {
     Tls(ServerTls),
 }
 
-/// TLS of a port: versions 1.2 and 1.3, for HTTP/2 and HTTP/1.1. Clients may present certificates if the gateway's access
-/// control has authorities for them.
+/// TLS of a port: versions 1.2 and 1.3, for HTTP/2 and HTTP/1.1. Clients may present certificates if the gateway's
+/// access control has authorities for them.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     pub(crate) builder: ConfigBuilder<ServerConfig, WantsVerifier>,

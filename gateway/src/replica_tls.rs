@@ -36,8 +36,8 @@ pub enum ReplicaTlsError {
     Tls(#[from] TlsError),
 }
 
-/// TLS of the connections to replicas. The files may be replaced at any time: from then on new requests use new connections,
-/// and requests that have begun go on.
+/// TLS of the connections to replicas. The files may be replaced at any time: from then on new requests use new
+/// connections, and requests that have begun go on.
 #[derive(Debug, Default)]
 pub struct ReplicaTls {
     /// `None` before the first files.

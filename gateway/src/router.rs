@@ -78,8 +78,8 @@ pub(crate) struct CheckedBody<'a> {
 }
 
 impl RouteTable {
-    /// Routes a request by its host, its path, or the model in its path. A service that the sender may not use counts as
-    /// one that does not exist.
+    /// Routes a request by its host, its path, or the model in its path. A service that the sender may not use counts
+    /// as one that does not exist.
     pub(crate) fn route(&self, protocol: Protocol, parts: &Parts, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {
         self.matcher.check_host(parts, guard)?;
         let found = self.matcher.by_address(host(parts), parts.uri.path());
@@ -208,8 +208,8 @@ impl RouteTable {
         }
     }
 
-    /// Routes a call of OpenAI's API by the model that its body names. `count_unknown` runs if no service has that model,
-    /// or if the name cannot be read.
+    /// Routes a call of OpenAI's API by the model that its body names. `count_unknown` runs if no service has that
+    /// model, or if the name cannot be read.
     pub(crate) fn route_body(
         &self,
         parts: &Parts,
@@ -274,7 +274,8 @@ fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
     find_model_name(field, message)
 }
 
-/// Returns the host to which a request is addressed: that of its port, or else the one that it names.
+/// Returns the host to which a request is addressed: the host of its port if the port has one, otherwise the host that
+/// the request names.
 fn host(parts: &Parts) -> Option<&str> {
     if let Some(PortHost(host)) = parts.extensions.get() {
         return Some(host.as_str());

@@ -96,8 +96,8 @@ async fn serve_connection(port: PortService, stream: Box<Stream>, tls: Option<Ar
     }
 }
 
-/// Returns true if the client begins a TLS handshake, as other gateways do on the port for requests. Waits for the first
-/// byte, no longer than for a handshake.
+/// Returns true if the client begins a TLS handshake, as other gateways do on the port for requests. Waits for the
+/// first byte, no longer than for a handshake.
 async fn begins_with_tls(stream: &Stream, http: &HttpPort) -> bool {
     let mut first = [0];
     let peeked = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut first));

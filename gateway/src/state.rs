@@ -73,7 +73,7 @@ impl State {
         next
     }
 
-    /// Returns the queues that may have changed since `before`. Mostly that is one queue of a thousand.
+    /// Returns the queues that may have changed since `before`. Usually that is one queue out of a thousand.
     pub(crate) fn changed<'a>(&'a self, before: &'a Self) -> Vec<(&'a RevisionName, &'a Arc<RevisionQueue>)> {
         let (now, last) = (&self.snapshot, &before.snapshot);
         if now.gateways != last.gateways {

@@ -178,7 +178,7 @@ impl Upstream {
         self.lost.cancel();
     }
 
-    /// Returns true if the upstream serves at this IP address, on whichever port.
+    /// Returns true if the upstream serves at this IP address, at any port.
     pub(crate) fn is_at(&self, ip: IpAddr) -> bool {
         [&self.endpoints.http, &self.endpoints.grpc].into_iter().flatten().any(|address| match address {
             Address::Tcp(address) => address.ip().to_canonical() == ip,

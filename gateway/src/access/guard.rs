@@ -74,9 +74,9 @@ enum Sender {
 }
 
 impl<'a> Guard<'a> {
-    /// Identifies the sender of a request. With access control, removes the headers with keys,
-    /// and sets the header with the client's name. [`trusted_headers`](crate::pipeline::forward::trusted_headers) has removed
-    /// such a header of a client before. `shares` are those of a request whose client is not known.
+    /// Identifies the sender of a request. With access control, removes the headers with keys, and sets the header with
+    /// the client's name. [`trusted_headers`](crate::pipeline::forward::trusted_headers) has removed such a header of a
+    /// client before. `shares` are those of a request whose client is not known.
     pub(crate) async fn new(
         control: Option<&'a AccessControl>,
         parts: &mut Parts,
@@ -116,14 +116,14 @@ impl<'a> Guard<'a> {
         Self { check: Some(check), share, shares }
     }
 
-    /// Returns the share of a request's client, which this gateway has authenticated, or the one that handed the request
-    /// over.
+    /// Returns the share of the request's client. The client was authenticated by this gateway, or by the gateway that
+    /// handed the request over.
     pub(crate) fn share(&self) -> ClientShare {
         self.share
     }
 
-    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
-    /// for the address of a pod of another component that calls this one, which has no key.
+    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component`
+    /// returns true for the address of a pod of another component that calls this one; such a pod has no key.
     ///
     /// # Errors
     /// [`GatewayError::Refused`], the same for the client as for a service that does not exist;
@@ -216,8 +216,9 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Returns the error that the sender gets if a request leads to no service. Only a caller that may use every service
-    /// learns that this one does not exist; all others get the same error as for a service that they may not use.
+    /// Returns the error that the sender gets if a request leads to no service. Only a caller that may use every
+    /// service learns that this one does not exist; all others get the same error as for a service that they may not
+    /// use.
     pub(crate) fn conceal(&self, error: GatewayError) -> GatewayError {
         let Some(check) = &self.check else {
             return error;

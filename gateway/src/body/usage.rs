@@ -64,7 +64,8 @@ impl UsageScan {
         }
     }
 
-    /// Returns the number of tokens of the response so far. Without a total, each event of a stream is at least one token.
+    /// Returns the number of tokens of the response so far. Without a total, each event of a stream is at least one
+    /// token.
     pub(crate) fn tokens(&self) -> u64 {
         match self {
             Self::Json(scan) => scan.usage().tokens(0),

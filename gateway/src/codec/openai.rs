@@ -12,8 +12,8 @@ use crate::error::{ClientLimit, GatewayError};
 /// Longest message of an error, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`. The code is OpenAI's for an unknown
-/// model and for a client above its limits, and otherwise the word for the error in logs.
+/// Returns a response with the body `{"error": {"message", "type", "param", "code"}}`. The code is OpenAI's for an
+/// unknown model and for a client above its limits, and otherwise the word for the error in logs.
 pub(super) fn error(error: &GatewayError) -> Response<DownstreamBody> {
     let code = error.code();
     let message = error.to_string();

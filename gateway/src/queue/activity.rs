@@ -44,8 +44,8 @@ impl RevisionQueue {
         reported
     }
 
-    /// Returns the activity for the report of one of these gateways, and begins to read the metrics of engines for the
-    /// next one.
+    /// Returns the activity for this gateway's report, and begins to read the metrics of engines for the next report.
+    /// `gateways` is the number of gateways that share the replicas.
     pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {
         let activity = self.activity();
         let counted = self.with_engine_queues(&activity, gateways);

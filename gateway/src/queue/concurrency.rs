@@ -32,7 +32,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Starts a measured limit with the one that another replica of the revision has.
+    /// Starts a measured limit with the measured limit of another replica of the revision.
     pub(crate) fn learn(&mut self, limit: u32) {
         if let Self::Measured(_) = self {
             *self = Self::Measured(Box::new(MeasuredLimit::learned(limit)));

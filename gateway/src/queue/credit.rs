@@ -35,8 +35,8 @@ pub(crate) struct Credit {
     kind: RequestKind,
 }
 
-/// State of rest of the stream that holds the credit. A stream rests, and its credit is lent to other requests, while
-/// the gateway waits for the client's next message.
+/// Rest of the stream that holds the credit. A stream rests while the gateway waits for the client's next message;
+/// meanwhile its credit is lent to other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Never,
@@ -134,9 +134,9 @@ impl Credit {
         }
     }
 
-    /// Records that the request has become a connection without an end in sight. A measured limit follows the answers per
-    /// second, of which such a connection gives none, so its credit is lent to other requests; under a limit that the
-    /// service or the replica sets, the connection holds its credit.
+    /// Records that the request has become a connection without an end in sight. A measured limit follows the answers
+    /// per second, of which such a connection gives none, so its credit is lent to other requests; under a limit that
+    /// the service or the replica sets, the connection holds its credit.
     pub(crate) fn become_tunnel(&mut self) {
         self.become_stream();
         if self.queue.has_measured_limit(self.id) {

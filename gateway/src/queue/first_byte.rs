@@ -50,8 +50,8 @@ struct EngineDelay {
 }
 
 impl FirstByteWait {
-    /// Records the first byte of a response `took` after the request was sent, when the replica had `requests` requests,
-    /// this one included.
+    /// Records the first byte of a response `took` after the request was sent, when the replica had `requests`
+    /// requests, this one included.
     pub(super) fn record(&mut self, took: Duration, requests: u32) {
         if requests <= 1 {
             return self.learn(took);
@@ -75,8 +75,8 @@ impl FirstByteWait {
         }
     }
 
-    /// Returns the report's activity with the requests that wait inside the replicas: they count as queued instead of in
-    /// flight.
+    /// Returns the report's activity with the requests that wait inside the replicas: they count as queued instead of
+    /// in flight.
     pub(super) fn counted(&mut self, activity: &Arc<Activity>, now: Instant) -> Arc<Activity> {
         let delay = self.delay(now);
         with_waiting(activity, delay.waiting, delay.longest)
@@ -172,8 +172,8 @@ mod tests {
     }
 
     proptest! {
-        /// An engine works on `width` requests at once, each of which needs `needed` to its first byte and `length` to its
-        /// end. With `clients` more, the rest waits in a queue.
+        /// An engine works on `width` requests at once, each of which needs `needed` to its first byte and `length` to
+        /// its end. With `clients` more, the rest waits in a queue.
         #[test]
         fn the_reported_wait_is_that_of_the_queue_inside_the_engine(
             width in 2_u32..40,

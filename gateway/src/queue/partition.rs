@@ -46,8 +46,8 @@ impl Membership {
         }
     }
 
-    /// Returns the number of gateways that serve clients, this one included, if `reported` are up. A gateway that is not among
-    /// them has just started, or still serves its last clients.
+    /// Returns the number of gateways that serve clients, this one included, if `reported` are up. A gateway that is
+    /// not among them has just started, or still serves its last clients.
     pub(crate) fn gateways(self, reported: u32) -> u32 {
         match self {
             Self::Unknown | Self::Alone => 1,

@@ -10,8 +10,9 @@ use weir_cluster::RevisionName;
 
 use super::shares::{ClientId, ClientShare};
 
-/// Revisions that wait for their first replica because of one client's requests, for each unit of its weight. A person
-/// who looks at all services of a team wakes fewer, and a cluster starts fewer replicas at the same time.
+/// Maximum number of revisions that may wait for their first replica because of one client's requests, for each unit of
+/// its weight. A person who looks at all services of a team wakes fewer, and a cluster starts fewer replicas at the
+/// same time.
 const MAX_EACH: usize = 32;
 
 /// Largest weight that counts.

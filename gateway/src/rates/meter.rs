@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::Debt;
 use crate::clock;
 
-/// Bytes that are charged together, because each charge locks the buckets of all clients. The last ones are charged with
-/// the end of the request.
+/// Number of bytes that are charged together, because each charge locks the buckets of all clients. The remaining bytes
+/// are charged at the end of the request.
 const STEP: u64 = 64 << 10;
 
 /// The meter of a request whose bytes or tokens are limited. Clones are of the same request.

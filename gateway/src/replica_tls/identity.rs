@@ -33,15 +33,16 @@ struct WrongName {
     expected: String,
 }
 
-/// Returns the server name of the replicas of a revision, `REVISION.NAMESPACE.weir`; `None` for a name that no Kubernetes
-/// object can have. No replica has a certificate with this name: it only stands for the URI that is expected.
+/// Returns the server name of the replicas of a revision, `REVISION.NAMESPACE.weir`; `None` for a name that no
+/// Kubernetes object can have. No replica has a certificate with this name: it only stands for the URI that is
+/// expected.
 pub(crate) fn server_name(revision: &RevisionName) -> Option<ServerName<'static>> {
     let name = format!("{}.{}{SUFFIX}", revision.as_str(), revision.service().namespace());
     ServerName::try_from(name).ok()
 }
 
-/// Returns the URI in the certificates of the replicas with this server name, `weir://NAMESPACE/REVISION`; `None` for the
-/// name of something else.
+/// Returns the URI in the certificates of the replicas with this server name, `weir://NAMESPACE/REVISION`; `None` for
+/// the name of something else.
 fn expected_uri(name: &ServerName<'_>) -> Option<String> {
     let ServerName::DnsName(name) = name else {
         return None;

@@ -70,7 +70,8 @@ fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     reasons.next()
 }
 
-/// Returns the models that are routed by name and that the sender may use, each with its service's health and, if the service is down, the reason.
+/// Returns the models that are routed by name and that the sender may use, each with its service's health and, if the
+/// service is down, the reason.
 fn models(table: &RouteTable, guard: &Guard<'_>) -> Vec<(String, Health, Option<String>)> {
     let routes = table.routes.as_slice().iter();
     let named = routes.filter(|route| guard.sees(route)).filter_map(|route| Some((route.model.as_deref()?, route)));

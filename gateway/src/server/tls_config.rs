@@ -1,5 +1,5 @@
-//! TLS configuration of a port's handshakes. It depends on the authorities of clients, which access files may replace while
-//! the port serves.
+//! TLS configuration of a port's handshakes. It depends on the authorities of clients, which access files may replace
+//! while the port serves.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl TlsConfig {
         Self { tls, last: ArcSwapOption::empty() }
     }
 
-    /// Returns the configuration for a new connection. With new authorities, it begins with no sessions that clients could
-    /// resume.
+    /// Returns the configuration for a new connection. With new authorities, it begins with no sessions that clients
+    /// could resume.
     pub(super) fn current(&self, access: Option<&AccessControl>) -> Arc<ServerConfig> {
         let authorities = access.map(AccessControl::authorities);
         if let Some(built) = &*self.last.load()

@@ -47,7 +47,8 @@ impl Dialing<'_> {
         self.tls.map_or(0, UpstreamTls::generation)
     }
 
-    /// Opens a connection. While not all gateways have certificates, one that does not speak TLS gets a plain connection.
+    /// Opens a connection. While not all gateways have certificates, one that does not speak TLS gets a plain
+    /// connection.
     pub(super) async fn dial(self) -> Result<Socket, UpstreamError> {
         let Some(tls) = self.tls else {
             return dial(self.address).await;

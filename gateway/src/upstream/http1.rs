@@ -88,8 +88,8 @@ impl Http1Pool {
         drop(old);
     }
 
-    /// Closes all idle connections, and others once they become idle. Servers such as Triton end only after their clients
-    /// have closed their connections.
+    /// Closes all idle connections, and others once they become idle. Servers such as Triton end only after their
+    /// clients have closed their connections.
     pub(crate) fn close(&self) {
         self.0.lock().is_closed = true;
         self.clear();

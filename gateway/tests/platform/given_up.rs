@@ -83,7 +83,8 @@ fn answer(stream: [u8; 4]) -> Vec<u8> {
     frame(HEADERS, END_OF_STREAM_AND_HEADERS, stream, ANSWER)
 }
 
-/// Together more calls than h2 accepts late answers for before it ends the connection.
+/// Number of rounds of [`CALLS`] calls: together more calls than h2 accepts late answers for before it ends the
+/// connection.
 const ROUNDS: usize = 3;
 const CALLS: usize = 450;
 

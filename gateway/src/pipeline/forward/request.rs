@@ -148,8 +148,8 @@ impl ProxyRequest {
         self.arrival = Arrival::QueueTimeRecorded;
     }
 
-    /// Charges the client by this meter. The replica gets no choice of a content coding if tokens count, because they are
-    /// read from the response.
+    /// Charges the client by this meter. The replica gets no choice of a content coding if tokens count, because they
+    /// are read from the response.
     pub(crate) fn meter_by(&mut self, meter: &Meter) {
         if meter.counts_tokens() {
             self.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

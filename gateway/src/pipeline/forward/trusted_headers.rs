@@ -1,6 +1,6 @@
-//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy, and the
-//! name of the client that a gateway has authenticated. A client that set them could have its request refused instead of
-//! handed over, counted as a copy, or accepted without a key.
+//! Headers that only other gateways may set: the marks of a request that was handed over, and of a mirrored copy, and
+//! the name of the client that a gateway has authenticated. A client that set them could have its request refused
+//! instead of handed over, counted as a copy, or accepted without a key.
 //!
 //! A gateway is recognized by the certificate of its connection, if gateways have certificates, and otherwise by its IP
 //! address. Then no client may reach a gateway from the address of another gateway, for example through a forwarding

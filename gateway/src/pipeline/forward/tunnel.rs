@@ -65,8 +65,8 @@ pub(super) fn switched(
     Response::from_parts(parts, DownstreamBody::default())
 }
 
-/// Copies bytes until one side closes or the deadline passes. Each direction has one buffer of [`BUFFER`] bytes, so that
-/// a side that reads slowly slows the other down.
+/// Copies bytes until one side closes or the deadline passes. Each direction has one buffer of [`BUFFER`] bytes, so
+/// that a side that reads slowly slows the other down.
 async fn run(
     client: Box<dyn Duplex>,
     replica: SwitchedConnection,

@@ -36,8 +36,8 @@ const MAX_LIMIT: u32 = 1024;
 /// Highest limit of a server that may work on one request at a time: one request runs, and the next one is on its way.
 const MAX_SERIAL: u32 = 2;
 
-/// Growth of the limit at each startup step up to [`MANY`]. Four times as many requests bring up to four times the answers,
-/// which is clear after one answer for each request, however much the service times differ.
+/// Growth of the limit at each startup step up to [`MANY`]. Four times as many requests bring up to four times the
+/// answers, which is clear after one answer for each request, however much the service times differ.
 const STARTUP_FACTOR: u32 = 4;
 
 /// Growth of the limit at each startup step from [`MANY`] on. A server that is overloaded has to answer the surplus
@@ -376,7 +376,7 @@ impl MeasuredLimit {
         self.change(limit, Stage::Settled { pause, rate: None, next });
     }
 
-    /// Judges two requests at once against one: only a server that works on both may have more than two.
+    /// Compares two requests at once with one. Only a server that works on both may get more than two.
     fn judge_parallel(&self, base: Base, window: &Window) -> Judgement {
         let throughput = window.throughput();
         if self.overtaken >= OVERTAKEN {

@@ -36,7 +36,7 @@ impl Shares {
             let Some((sequence, freed)) = self.displace(of.client, by, at) else { break };
             left.push(sequence);
             content.bytes -= freed;
-            // The queue may be far above a limit that was lowered meanwhile: one place is enough.
+            // The queue may be far above a limit that was lowered meanwhile. Freeing one place is enough.
             content.requests = limit.requests.saturating_sub(1);
         }
         Some(left)

@@ -92,8 +92,8 @@ impl Files {
     }
 }
 
-/// Two gateways in front of a replica that takes one request at a time, so that one of them owns the queue. Only the client
-/// with the first key may use it.
+/// Two gateways in front of a replica that takes one request at a time, so that one of them owns the queue. Only the
+/// client with the first key may use it.
 struct Pair {
     world: World,
     replica: TestReplica,

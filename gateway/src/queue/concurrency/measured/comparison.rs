@@ -100,8 +100,8 @@ fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
     if is_enough { Judgement::Keep } else { Judgement::Revert }
 }
 
-/// Judges a window of the startup by its throughput. More answers per second are enough at once, but fewer may be chance
-/// until each request was answered twice.
+/// Judges a window of the startup by its throughput. More answers per second are conclusive at once. Fewer may be
+/// chance until each request was answered twice.
 pub(super) fn judge_early(base: Base, window: &Window, usage: Usage) -> Judgement {
     match judge_point(base, window, usage) {
         Judgement::Revert if window.answers() < 2 * usage.allowed => Judgement::Open,
@@ -146,8 +146,8 @@ fn threshold(base: Base, window: &Window, usage: Usage) -> Option<f64> {
 }
 
 impl Base {
-    /// Returns true if the throughput is known precisely enough to try `step`. While no request waits, it is the rate of
-    /// the clients, which more windows do not show more precisely.
+    /// Returns true if the throughput is known precisely enough to try `step`. While no request waits, it is the rate
+    /// of the clients, which more windows do not show more precisely.
     pub(super) fn is_precise(&self, step: Step) -> bool {
         self.slots == Slots::Idle || self.throughput.is_precise(step.precision())
     }

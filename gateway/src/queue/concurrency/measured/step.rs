@@ -28,8 +28,8 @@ impl Step {
         Self { factor: usize::from(idle_searches > 0), direction: Direction::Up, from }
     }
 
-    /// Returns the step that tries a smaller limit although no request waits. It costs clients that the server serves well
-    /// little: a sixth of their answers while it is tried.
+    /// Returns the step that tries a smaller limit although no request waits. It costs clients that the server serves
+    /// well little: a sixth of their answers while it is tried.
     pub(super) fn slightly_fewer(from: u32) -> Self {
         Self { factor: SLIGHT, direction: Direction::Down, from }
     }

@@ -24,8 +24,8 @@ fn engine() -> MeasuredLimit {
     limit
 }
 
-/// A server whose requests beyond `knee` slow all of them down. The answers per second fall as the inverse of the number
-/// of requests with a `slowdown` of 2, and as the inverse of its cube with 4.
+/// A server whose requests beyond `knee` slow all of them down. The answers per second fall as the inverse of the
+/// number of requests with a `slowdown` of 2, and as the inverse of its cube with 4.
 fn collapsing(knee: usize, slowdown: i32, lengths: Lengths) -> Server {
     Server { knee, slowdown, ..Server::engine(usize::MAX, lengths) }
 }

@@ -101,8 +101,8 @@ impl Window {
         true
     }
 
-    /// Joins each two blocks to one, so that the blocks become longer than the longest service times. Shorter blocks are
-    /// alike, because they contain the same long requests, and would look more certain than they are.
+    /// Joins each two blocks to one, so that the blocks become longer than the longest service times. Shorter blocks
+    /// are alike, because they contain the same long requests, and would look more certain than they are.
     fn join_blocks(&mut self) {
         self.blocks = MAX_BLOCKS / 2;
         self.size = self.size.saturating_mul(2);
@@ -121,8 +121,8 @@ impl Window {
         self.blocks().saturating_mul(self.size).saturating_add(self.in_block)
     }
 
-    /// Returns the mean number of requests that the server had at once: by Little's law the answers per second, times the
-    /// mean time that they took.
+    /// Returns the mean number of requests that the server had at once: by Little's law the answers per second, times
+    /// the mean time that they took.
     pub(super) fn at_once(&self) -> u32 {
         let mean = self.took / f64::from(self.answers().max(1));
         ((mean / self.throughput().interval).round() as u32).min(self.peak)

@@ -1,5 +1,5 @@
-//! Simulation of clients that use less than their share, beside an aggressor that keeps requests for ten times its share
-//! open.
+//! Simulation of clients that use less than their share, beside an aggressor that keeps requests for ten times its
+//! share open.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;

@@ -12,8 +12,8 @@ use super::*;
 /// Pause between two changes.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Former authorities that stay trusted. A request that is on its way when the certificate changes arrives within this number
-/// of rotations, however busy the machine is. Controllers rotate every two days and keep one.
+/// Former authorities that stay trusted. A request that is on its way when the certificate changes arrives within this
+/// number of rotations, however busy the machine is. Controllers rotate every two days and keep one.
 const FORMER: usize = 50;
 
 /// TLS of gateways whose certificates rotate until this is dropped.

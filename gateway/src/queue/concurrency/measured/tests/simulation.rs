@@ -54,7 +54,8 @@ pub(super) struct Server {
     pub(super) width: usize,
     /// Requests up to which the server is not slowed down by having more of them.
     pub(super) knee: usize,
-    /// Power of the slowdown of each request beyond the knee: with 1, the total rate stays; with 2 or more, it collapses.
+    /// Power of the slowdown of each request beyond the knee: with 1, the total rate stays; with 2 or more, it
+    /// collapses.
     pub(super) slowdown: i32,
     /// Requests that the server has at once before it refuses more.
     pub(super) capacity: usize,
