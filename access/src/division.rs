@@ -3,8 +3,8 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Returns one gateway's part of a number that is a limit for `gateways` gateways together, rounded up: a gateway without
-/// any part would refuse every request.
+/// Returns one gateway's part of a number that is a limit for `gateways` gateways together, rounded up: a gateway
+/// without any part would refuse every request.
 #[must_use]
 pub fn part_of_count(count: NonZeroU32, gateways: NonZeroU32) -> NonZeroU32 {
     let part = count.get().div_ceil(gateways.get());

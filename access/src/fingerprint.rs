@@ -3,8 +3,8 @@
 use subtle::ConstantTimeEq;
 
 /// Keyed hash of a credential's text, by which a process recognises a credential that it has verified. The hash has a
-/// secret key of the process, so that no client can choose a text with the fingerprint of another one. It costs less than
-/// SHA-256 and, unlike a digest in a file, says nothing about the text after the process has ended.
+/// secret key of the process, so that no client can choose a text with the fingerprint of another one. It costs less
+/// than SHA-256 and, unlike a digest in a file, says nothing about the text after the process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; Self::BYTES]);
 

@@ -20,8 +20,8 @@ pub struct KeyId(u64);
 /// SHA-256 of a key's whole text.
 ///
 /// A fast hash is right for a secret of 256 random bits: no attacker can try enough of them, however fast the hash is.
-/// Slow hashes protect passwords, which can be guessed, and with them each request with a bad key would cost the gateway
-/// milliseconds.
+/// Slow hashes protect passwords, which can be guessed, and with them each request with a bad key would cost the
+/// gateway milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyDigest([u8; 32]);
 

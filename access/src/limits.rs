@@ -20,8 +20,8 @@ pub(crate) const MAX_LIMITS: usize = 256;
 pub struct ClientLimits {
     /// Names of clients. A final `*` stands for any text. The first limits that match a client are its own.
     pub clients: Vec<String>,
-    /// Services as `NAMESPACE/NAME`, each with an optional final `*`, or `*` for all. Each of them counts by itself; without
-    /// the field all services count together.
+    /// Services as `NAMESPACE/NAME`, each with an optional final `*`, or `*` for all. Each of them counts by itself;
+    /// without the field all services count together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
     /// Requests per minute; `None` for any number.

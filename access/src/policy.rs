@@ -56,7 +56,7 @@ pub enum Problem {
     /// An id that another key has.
     #[error("another key has this id")]
     DuplicateId,
-    /// A digest that is not one of SHA-256.
+    /// A digest that does not have the form of SHA-256.
     #[error("expected 64 hexadecimal digits, the SHA-256 of the key")]
     Digest,
     /// A name that no client can have.

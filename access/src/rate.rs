@@ -43,8 +43,8 @@ impl Rate {
         Self { burst: part_of_burst(self.burst, gateways), gateways, ..self }
     }
 
-    /// Decides about a request at `now` that costs one unit. `full_at` is the time at which the bucket is full; `None` for
-    /// a full one. Returns the new time.
+    /// Decides about a request at `now` that costs one unit. `full_at` is the time at which the bucket is full; `None`
+    /// for a full one. Returns the new time.
     ///
     /// # Errors
     /// The time until a request would be accepted, if the bucket has less than one unit.

@@ -19,15 +19,15 @@ const GENERATION: usize = 512;
 /// Maximum bytes of names and roles in a generation: 32 MiB altogether, even if each token has all roles that fit.
 const GENERATION_BYTES: usize = 1 << 20;
 
-/// A bounded cache, which keeps fingerprints and no tokens. A token is forgotten when it expires, and when its key leaves the key set of its issuer: the entry
-/// refers to the key, and key sets own their keys.
+/// A bounded cache, which keeps fingerprints and no tokens. A token is forgotten when it expires, and when its key
+/// leaves the key set of its issuer: the entry refers to the key, and key sets own their keys.
 #[derive(Debug, Default)]
 pub(crate) struct VerifiedTokens {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-/// Entries of a shard. When the recent generation is full, it becomes the older one, whose entries are dropped. An entry
-/// that is used moves to the recent generation.
+/// Entries of a shard. When the recent generation is full, it becomes the older one, whose entries are dropped. An
+/// entry that is used moves to the recent generation.
 #[derive(Debug, Default)]
 struct Shard {
     recent: HashMap<Fingerprint, Entry>,

@@ -35,8 +35,8 @@ impl ClaimPath {
         others.iter().try_fold(claims.get(first)?, |value, name| value.as_object()?.get(name))
     }
 
-    /// Returns true if a text at the path is a list, separated by spaces, as of OAuth's scopes (RFC 8693, 4.2). All other
-    /// texts are one value, which may contain spaces.
+    /// Returns true if a text at the path is a list, separated by spaces, as of OAuth's scopes (RFC 8693, 4.2). All
+    /// other texts are one value, which may contain spaces.
     pub(crate) fn is_scope(&self) -> bool {
         self.names.last().is_some_and(|name| matches!(name.as_str(), "scope" | "scp"))
     }

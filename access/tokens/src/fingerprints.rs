@@ -4,12 +4,12 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use weir_access::Fingerprint;
 
-/// Computes fingerprints: the tags of AES-GCM over a text without a message, with a random key of this process. They cost
-/// a fraction of SHA-256.
+/// Computes fingerprints: the tags of AES-GCM over a text without a message, with a random key of this process. They
+/// cost a fraction of SHA-256.
 ///
-/// One nonce for all texts is safe, because no tag leaves the process. The tag is then GHASH, a universal hash function,
-/// plus a constant: two different texts of up to 8 KiB have the same one with a probability below 2^-118 (McGrew and
-/// Viega, 2004, section 5), whatever texts are chosen.
+/// One nonce for all texts is safe, because no tag leaves the process. The tag is then GHASH, a universal hash
+/// function, plus a constant: two different texts of up to 8 KiB have the same one with a probability below 2^-118
+/// (McGrew and Viega, 2004, section 5), whatever texts are chosen.
 #[derive(Debug)]
 pub struct Fingerprints(Option<LessSafeKey>);
 

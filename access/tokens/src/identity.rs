@@ -29,8 +29,8 @@ const RESERVED_ROLE: &str = "namespace:";
 /// The client that a token proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIdentity {
-    /// The client by its name, which is the issuer's prefix and the configured claim, and its roles, each with the issuer's
-    /// prefix. Requests with the same token share it.
+    /// The client by its name, which is the issuer's prefix and the configured claim, and its roles, each with the
+    /// issuer's prefix. Requests with the same token share it.
     pub caller: Arc<Caller>,
     /// Time at which the token expires, in seconds since 1970. It is accepted for [`LEEWAY_SECONDS`] longer.
     pub expires: u64,

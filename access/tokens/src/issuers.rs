@@ -129,8 +129,8 @@ impl Issuers {
         Ok(identity)
     }
 
-    /// Verifies a token, and lets the request wait for a fetch if the token's key is not known. `now` is in seconds since
-    /// 1970.
+    /// Verifies a token, and lets the request wait for a fetch if the token's key is not known. `now` is in seconds
+    /// since 1970.
     ///
     /// # Errors
     /// [`TokenError`] with the first reason against the token.
@@ -215,8 +215,8 @@ fn plans(settings: &[IssuerSettings]) -> Result<Vec<IssuerPlan>, SettingsError> 
     Ok(plans)
 }
 
-/// Checks that two issuers cannot give the same names. The names of Kubernetes are reserved and have no prefix. `at` is the
-/// place of the other one.
+/// Checks that two issuers cannot give the same names. The names of Kubernetes are reserved and have no prefix. `at` is
+/// the place of the other one.
 fn check_difference(one: &IssuerPlan, other: &IssuerPlan, at: usize) -> Result<(), SettingsError> {
     let same = |field, value: &str| Err(SettingsError::Same { at, field, value: value.to_owned() });
     if one.issuer == other.issuer {

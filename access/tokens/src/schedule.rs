@@ -22,7 +22,8 @@ pub(crate) struct FetchHistory {
     pub(crate) started: u64,
     /// Start of the last fetch.
     pub(crate) last: Option<Instant>,
-    /// Number of fetches since the last one that succeeded. One that is under way or was broken off counts as well.
+    /// Number of fetches since the last one that succeeded. A fetch that is in progress or was cancelled counts as
+    /// well.
     pub(crate) failures: u32,
     /// End of the last fetch that succeeded.
     pub(crate) succeeded: Option<Instant>,

@@ -1,5 +1,5 @@
-//! The URLs from which the keys of an issuer come. They are those of the settings, and encrypted unless they lead to this
-//! machine.
+//! The URLs from which the keys of an issuer come. They are those of the settings, and encrypted unless they lead to
+//! this machine.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ pub(crate) enum SourceUrl {
     KeySet(Url),
     /// The issuer's OpenID configuration, which names the key set.
     Discovery(Url),
-    /// A Kubernetes API server: its OpenID configuration names the issuer. The URL of the key set in it is often one that
-    /// only nodes reach, so the key set is fetched from the server itself.
+    /// A Kubernetes API server: its OpenID configuration names the issuer. The URL of the key set in it is often one
+    /// that only nodes reach, so the key set is fetched from the server itself.
     ApiServer { discovery: Url, key_set: Url },
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn checked_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns the URL of the key set that an issuer's OpenID configuration names. Only one of the same server is followed,
-/// so that an issuer cannot make Weir call other servers.
+/// Returns the URL of the key set that an issuer's OpenID configuration names. Only a URL of the same server is
+/// accepted, so that an issuer cannot make Weir call other servers.
 ///
 /// # Errors
 /// A clause that describes the error in the URL.

@@ -71,8 +71,8 @@ impl Header {
         Ok(algorithm)
     }
 
-    /// Returns true if the token has no type, is a JWT, or is an access token (RFC 9068). Tokens of other types, such as
-    /// logout tokens, have the same issuer and keys, and prove something else (RFC 8725, 3.11).
+    /// Returns true if the token has no type, is a JWT, or is an access token (RFC 9068). Tokens of other types, such
+    /// as logout tokens, have the same issuer and keys, and prove something else (RFC 8725, 3.11).
     fn has_accepted_type(&self) -> bool {
         let Some(name) = self.typ.as_deref().map(str::to_ascii_lowercase) else {
             return true;

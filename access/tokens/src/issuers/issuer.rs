@@ -25,7 +25,7 @@ pub(super) struct Issuer {
     /// Time at which the issuer was configured.
     created: Instant,
     /// Notified when a token has a key that is not known.
-    asked: Notify,
+    fetch_requested: Notify,
     /// Number of fetches that ended.
     ended: watch::Sender<u64>,
 }
@@ -78,7 +78,7 @@ impl Issuer {
             keys: ArcSwapOption::empty(),
             history: Mutex::default(),
             created: now(),
-            asked: Notify::new(),
+            fetch_requested: Notify::new(),
             ended: watch::Sender::new(0),
         }
     }
@@ -112,7 +112,7 @@ impl Issuer {
         let (fetch, number) = if *ended.borrow() < started {
             (Fetch::Joined, started)
         } else {
-            self.asked.notify_one();
+            self.fetch_requested.notify_one();
             (Fetch::Asked, started + 1)
         };
         // The sender lives as long as the issuer.
@@ -137,7 +137,7 @@ impl Issuer {
         };
         tokio::select! {
             () = sleep(due) => {}
-            () = self.asked.notified() => sleep(earliest).await,
+            () = self.fetch_requested.notified() => sleep(earliest).await,
         }
     }
 
