@@ -1,5 +1,5 @@
-//! Binds ports. A program binds all of its ports before it serves one, so that a port in use is reported before anything
-//! starts.
+//! Binds ports. A program binds all of its ports before it serves one, so that a port in use is reported before
+//! anything starts.
 
 use std::io;
 use std::net::SocketAddr;

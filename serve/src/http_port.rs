@@ -127,8 +127,8 @@ impl HttpPort {
         Lifetime { idle: self.0.options.connections.idle, stop: &self.0.stop, late_requests: Duration::ZERO }
     }
 
-    /// Logs that a request was refused before it was read, unless a refusal of the same cause was logged within the last
-    /// minute.
+    /// Logs that a request was refused before it was read, unless a refusal of the same cause was logged within the
+    /// last minute.
     pub(crate) fn log_refusal(&self, cause: &'static str, reason: &dyn Display) {
         if let Some(left_out) = self.0.refusals.lock().note(cause, clock::now().into()) {
             tracing::warn!(cause, left_out, reason = %reason, "a request was refused before it was read");

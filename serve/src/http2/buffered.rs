@@ -22,9 +22,10 @@ use crate::http2::frame_budget::FrameBudget;
 /// frame, as long as they stay in the processor's level-2 cache.
 const MAX_BUFFERED: usize = 128 << 10;
 
-/// Smallest and largest size in bytes of a read into the buffer. The size starts at the smallest, and doubles up to the
-/// largest (sixteen frames) while reads fill the buffer.
+/// Smallest size in bytes of a read into the buffer. The size starts at this value, and doubles up to [`MAX_READ_SIZE`]
+/// while reads fill the buffer.
 const MIN_READ_SIZE: usize = 8 << 10;
+/// Largest size in bytes of a read into the buffer: sixteen frames.
 const MAX_READ_SIZE: usize = 256 << 10;
 
 /// Maximum number of reads by the library in one poll of the connection; other tasks are polled next. A read returns at

@@ -11,9 +11,9 @@ pub(crate) const FRAMES_A_POLL: usize = 32;
 /// Size in bytes of a frame head, which begins with the length of the frame's content.
 const HEAD: usize = 9;
 
-/// Size in bytes of the client's connection preface, and the length that the preface would have if it were read as a
-/// frame head: larger than any frame that a port accepts.
+/// Size in bytes of the client's connection preface.
 const PREFACE: usize = 24;
+/// Length that the preface would have if it were read as a frame head: larger than any frame that a port accepts.
 const PREFACE_AS_LENGTH: usize = 0x50_52_49;
 
 /// Number of frames that may still begin in this poll, and the position within the current frame.
