@@ -22,8 +22,8 @@ const MAX_BYTES: u64 = 16 << 10;
 /// Scheme of `Authorization` for tokens (RFC 6750).
 const BEARER: &[u8] = b"bearer ";
 
-/// The tokens of a file, one in each line. All are accepted; requests to other admin ports have the first one. The file is
-/// read again when it changes; while it is not valid, the last valid tokens stay.
+/// The tokens of a file, one in each line. All are accepted; requests to other admin ports have the first one. The file
+/// is read again when it changes; while it is not valid, the last valid tokens stay.
 pub struct TokenFile {
     path: PathBuf,
     last: Mutex<LastRead>,
