@@ -115,10 +115,10 @@ impl<T: Item> Assembler<T> {
         self.take_ready(ready, now)
     }
 
-    /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch waits
-    /// for items that are not staged yet, and for the next items of callers whose answers were just sent, or will be when
-    /// a running batch ends, if all items are answered sooner on average when they run together. This is the case where a
-    /// batch takes nearly as long as a smaller one.
+    /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch
+    /// waits for items that are not staged yet, and for the next items of callers whose answers were just sent, or will
+    /// be when a running batch ends, if all items are answered sooner on average when they run together. This is the
+    /// case where a batch takes nearly as long as a smaller one.
     pub fn next_ahead(&mut self, device: AsyncDevice, staged: &Staged, now: Instant) -> Next<T> {
         let now = self.advance(now);
         let ready = self.ready_ahead(device, staged, now);
@@ -190,8 +190,8 @@ impl<T: Item> Assembler<T> {
         self.groups.get_mut(index).memory.exceeded(fits, now);
     }
 
-    /// Returns the weight of the largest batch for which the device has memory, in the group where it is smallest; `None` if
-    /// batches of no group are limited by [`Assembler::ran_out_of_memory`].
+    /// Returns the weight of the largest batch for which the device has memory, in the group where it is smallest;
+    /// `None` if batches of no group are limited by [`Assembler::ran_out_of_memory`].
     #[must_use]
     pub fn memory_bound(&self) -> Option<usize> {
         self.groups.memory_bound()

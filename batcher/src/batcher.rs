@@ -170,8 +170,8 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         self.handle.shared.lock().assembler.memory_bound()
     }
 
-    /// Limits batches of the group to the weight `fits`, because a larger one ran out of the device's memory outside of a
-    /// [`crate::Work`], such as in a warm-up.
+    /// Limits batches of the group to the weight `fits`, because a larger one ran out of the device's memory outside of
+    /// a [`crate::Work`], such as in a warm-up.
     pub fn ran_out_of_memory(&self, group: &I::Group, fits: usize) {
         let now = clock::now();
         self.handle.shared.lock().assembler.ran_out_of_memory(group, fits, now);

@@ -42,8 +42,8 @@ impl<'a, I> Staging<'a, I> {
         Self { stager, staged: Staged::default(), flow: ControlFlow::Continue(()) }
     }
 
-    /// Returns the device, with a time for a row only if rows are staged. With several workers, nothing is staged, because
-    /// another one may take the items.
+    /// Returns the device, with a time for a row only if rows are staged. With several workers, nothing is staged,
+    /// because another one may take the items.
     pub(crate) fn device<O>(&self, device: AsyncDevice, state: &State<I, O>) -> AsyncDevice
     where
         I: Item,

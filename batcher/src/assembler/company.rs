@@ -84,7 +84,8 @@ impl Company {
         }
     }
 
-    /// Ends a trial wait: one in vain makes the next ones rarer, any other one restarts the observation.
+    /// Ends a trial wait. If it gathered no more items, the next trial waits become rarer; otherwise the observation
+    /// starts again.
     fn end_trial(&mut self, gathered: usize) {
         let Some(usual) = self.usual().filter(|_| self.early >= self.pause) else {
             return;

@@ -11,8 +11,8 @@ pub struct AsyncDevice {
     pub inputs: Duration,
     /// Time in which the host launches a batch once its inputs are ready.
     pub launch: Duration,
-    /// Time in which the host copies the inputs of one row when it stages them; zero if nothing is staged, or the time is
-    /// not known.
+    /// Time in which the host copies the inputs of one row when it stages them; zero if nothing is staged, or the time
+    /// is not known.
     pub row: Duration,
 }
 

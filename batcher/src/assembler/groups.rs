@@ -222,8 +222,8 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         self.pace = Some(pace);
     }
 
-    /// Removes the less recently used half of the groups that have no items, queued or running. Removing half at a time means that a
-    /// stream of new shapes pays for this scan only once in 512 shapes.
+    /// Removes the less recently used half of the groups that have no items, queued or running. Removing half at a time
+    /// means that a stream of new shapes pays for this scan only once in 512 shapes.
     fn forget_some(&mut self) {
         let idle = self.groups.iter().filter(|(_, group)| group.is_idle());
         let mut uses: Vec<u64> = idle.map(|(_, group)| group.used).collect();

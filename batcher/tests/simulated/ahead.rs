@@ -77,8 +77,8 @@ impl Grid {
     }
 }
 
-/// The decision's median latency as a multiple of the better reference's, at most. The margin by which a batch is formed
-/// before the device is free takes an eighth of a run, in which requests arrive that miss the batch.
+/// The decision's median latency as a multiple of the better reference's, at most. The margin by which a batch is
+/// formed before the device is free takes an eighth of a run, in which requests arrive that miss the batch.
 const LATENCY: f64 = 1.1;
 
 fn measure(most: usize, device: Device, load: Load, ahead: Ahead) -> Outcome {

@@ -30,8 +30,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns a device whose inputs take up to 0.3 ms and 40 µs a row, launches 5 ms, and runs 6 ms and 100 µs a row, with
-    /// up to 160 clients that think for up to 3 ms.
+    /// Returns a device whose inputs take up to 0.3 ms and 40 µs a row, launches 5 ms, and runs 6 ms and 100 µs a row,
+    /// with up to 160 clients that think for up to 3 ms.
     pub(crate) fn closed(seed: u64) -> Self {
         let mut random = Random(seed);
         let (most, device) = device(&mut random);
