@@ -37,15 +37,16 @@ pub trait Backend: Send + Sync {
     /// [`LoadError`] with a reason that names the file.
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError>;
 
-    /// Returns a phrase about a model file that contains code, such as `is TorchScript, which is code: …`, with a way to
-    /// save the model as data; `None` if the file is only data. [`ModelCode::Forbid`] refuses a model with code. A
+    /// Returns a phrase about a model file that contains code, such as `is TorchScript, which is code: …`, with a way
+    /// to save the model as data; `None` if the file is only data. [`ModelCode::Forbid`] refuses a model with code. A
     /// backend that does not implement this method counts as one whose models are code.
     fn code_in(&self, source: &ModelSource) -> Option<String> {
         let _ = source;
         Some("may contain code: torch.export.save the model, and serve that file".to_owned())
     }
 
-    /// Returns true if the backend can run models on GPUs. Otherwise instances of kind `KIND_AUTO` are placed on the CPU.
+    /// Returns true if the backend can run models on GPUs. Otherwise instances of kind `KIND_AUTO` are placed on the
+    /// CPU.
     fn runs_on_gpus(&self) -> bool {
         true
     }
@@ -141,14 +142,14 @@ pub trait Instance: Send {
         Ok(None)
     }
 
-    /// Returns the memory of the largest run before [`Instance::finish_warm_up`]; `None` if none ran or the backend does
-    /// not count it.
+    /// Returns the memory of the largest run before [`Instance::finish_warm_up`]; `None` if none ran or the backend
+    /// does not count it.
     fn run_memory(&self) -> Option<RunMemory> {
         None
     }
 
-    /// Tries a cheaper way to run batches like this one, which the instance has just run. The engine calls this in a warm-up,
-    /// after the size was measured. The outputs must stay the same.
+    /// Tries a cheaper way to run batches like this one, which the instance has just run. The engine calls this in a
+    /// warm-up, after the size was measured. The outputs must stay the same.
     fn capture(&mut self, batch: &Batch) -> Captured {
         let _ = batch;
         Captured::No
@@ -157,17 +158,18 @@ pub trait Instance: Send {
     /// Frees the memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 
-    /// Copies the inputs of one request into memory from which the device copies them, because the request will probably be
-    /// in the next batch of at most `most` rows. `request` is a batch of this request alone. Returns `None` if the inputs
-    /// cannot be staged, or the memory is full. The next call of [`Instance::start`] or [`Instance::run`] discards what it
-    /// does not use.
+    /// Copies the inputs of one request into memory from which the device copies them, because the request will
+    /// probably be in the next batch of at most `most` rows. `request` is a batch of this request alone. Returns `None`
+    /// if the inputs cannot be staged, or the memory is full. The next call of [`Instance::start`] or [`Instance::run`]
+    /// discards what it does not use.
     fn stage(&mut self, request: &Batch, most: usize) -> Option<StagedRows> {
         let _ = (request, most);
         None
     }
 
-    /// Starts a batch like [`Instance::run`], but does not wait for a device that works asynchronously. Inputs of requests
-    /// that were staged need not be copied again; see [`RequestInfo::staged`]. Started batches finish in the order of their start. [`Instance::run`] may be called in between.
+    /// Starts a batch like [`Instance::run`], but does not wait for a device that works asynchronously. Inputs of
+    /// requests that were staged need not be copied again; see [`RequestInfo::staged`]. Started batches finish in the
+    /// order of their start. [`Instance::run`] may be called in between.
     ///
     /// # Errors
     /// [`ModelError`], as from [`Instance::run`]; most failures of a model are reported here already. Batches started

@@ -305,8 +305,8 @@ impl Engine {
         self.batcher.predicted_wait()
     }
 
-    /// Rows of the largest batch that is formed now: the model's maximum batch size, unless a batch ran out of the device's
-    /// memory.
+    /// Rows of the largest batch that is formed now: the model's maximum batch size, unless a batch ran out of the
+    /// device's memory.
     #[must_use]
     pub(crate) fn batch_bound(&self) -> usize {
         let most = self.interface.signature.max_batch_size.max(1);

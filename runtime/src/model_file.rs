@@ -1,7 +1,7 @@
-//! Recognises model files without loading them. A file other than TorchScript, the programs of torch.export, packages of
-//! AOTInductor and ONNX is refused with a message that names its format, before the sizes that it declares cost memory. Only the first bytes,
-//! the directory of a zip archive and the start of its pickle are read, and nothing in them is executed. `weir check`
-//! prints the same messages.
+//! Recognises model files without loading them. A file other than TorchScript, the programs of torch.export, packages
+//! of AOTInductor and ONNX is refused with a message that names its format, before the sizes that it declares cost
+//! memory. Only the first bytes, the directory of a zip archive and the start of its pickle are read, and nothing in
+//! them is executed. `weir check` prints the same messages.
 
 mod advice;
 pub mod aotinductor;

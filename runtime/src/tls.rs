@@ -97,7 +97,8 @@ impl RequestTls {
         self.current.load().is_some()
     }
 
-    /// Performs the handshake of a new connection; `None` if the client may not connect, or there is no certificate yet.
+    /// Performs the handshake of a new connection; `None` if the client may not connect, or there is no certificate
+    /// yet.
     pub(crate) async fn accept(&self, stream: Stream, stop: &CancellationToken) -> Option<Box<TlsStream<Stream>>> {
         let config = self.current.load_full()?;
         tls::handshake(stream, config, HANDSHAKE_TIMEOUT, stop).await.map(Box::new)

@@ -15,7 +15,8 @@ pub(super) struct Repositories {
     pub(super) paths: Vec<PathBuf>,
     /// Remote repositories, each with its copy.
     pub(super) remotes: Vec<Arc<dyn RemoteRepository>>,
-    /// Directory of the copies, removed when the process ends; `None` if there is none or `--model-repository-cache` names one.
+    /// Directory of the copies, removed when the process ends; `None` if there is none or `--model-repository-cache`
+    /// names one.
     temporary: Option<TempDir>,
 }
 

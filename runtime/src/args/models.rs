@@ -14,8 +14,8 @@ pub(super) struct ModelArgs {
     /// directory of such directories; or s3://, gs://, as:// or hf:// with a directory for each model. Repeatable
     #[arg(long, alias = "model-store", value_name = "PATH")]
     pub(super) model_repository: Vec<PathBuf>,
-    /// Directory for copies of the models of s3://, gs://, as:// and hf://, kept for later starts; each process needs its own
-    /// [default: a temporary directory]
+    /// Directory for copies of the models of s3://, gs://, as:// and hf://, kept for later starts; each process needs
+    /// its own [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(super) model_repository_cache: Option<PathBuf>,
     /// Name of the model if --model-repository holds exactly one; the model also answers to its original name
@@ -71,8 +71,8 @@ pub(super) struct ModelArgs {
     /// all. A request to such a model may end the process, or read and write memory out of bounds. Repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = operator)]
     pub(super) allow_unguarded_operators: Vec<String>,
-    /// Models that contain code: allow = loaded; forbid = refused, so that only formats that are data are loaded, such as
-    /// .pt2 files of torch.export.save. TorchScript, AOTInductor packages and libraries with operators are code
+    /// Models that contain code: allow = loaded; forbid = refused, so that only formats that are data are loaded, such
+    /// as .pt2 files of torch.export.save. TorchScript, AOTInductor packages and libraries with operators are code
     #[arg(long, env = "WEIR_MODEL_CODE", value_enum, default_value = "allow", value_name = "USE")]
     pub(super) model_code: CodeFlag,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all backends, as ,KEY=VALUE. It has no effect, and a line in

@@ -10,8 +10,8 @@ use crate::tls::{CertificateIssuer, RequestTls, TlsFiles};
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArgs {
     /// Certificate chain of this server for HTTP and gRPC, in PEM. With it, both ports serve TLS 1.3 alone, to clients
-    /// with a certificate, such as gateways; the metrics port stays plain, and its /ready answers probes. The three files
-    /// are read again when they change. Default: no TLS
+    /// with a certificate, such as gateways; the metrics port stays plain, and its /ready answers probes. The three
+    /// files are read again when they change. Default: no TLS
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "client_ca"])]
     tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert, in PEM
@@ -20,8 +20,8 @@ pub(super) struct TlsArgs {
     /// Authorities that sign the certificates of clients, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// URL at which the controllers of a cluster give this server a certificate in place of the three files. Until it has
-    /// one, and once it has expired, the ports refuse every connection, and the server is not ready
+    /// URL at which the controllers of a cluster give this server a certificate in place of the three files. Until it
+    /// has one, and once it has expired, the ports refuse every connection, and the server is not ready
     #[arg(long, env = "WEIR_CERTIFICATE_URL", value_name = "URL", requires = "certificate_ca")]
     certificate_url: Option<String>,
     /// Authority of --certificate-url and of clients, as text in PEM

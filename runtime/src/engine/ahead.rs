@@ -46,8 +46,8 @@ struct BatchInFlight<'a> {
 struct Answered {
     /// Time at which the device had finished the batch; `None` before the first batch.
     at: Option<Instant>,
-    /// Time in which the batch's inputs were gathered, before the device could begin, without the time of copies that could
-    /// have been staged.
+    /// Time in which the batch's inputs were gathered, before the device could begin, without the time of copies that
+    /// could have been staged.
     inputs: Duration,
 }
 
@@ -66,8 +66,8 @@ const MARGIN: u32 = 8;
 
 impl Prefetch {
     /// Computes the pull time after a batch that the host began at `begun`. While the host launches a batch, the device
-    /// already runs its first part, so the launch is hidden as far as it is shorter than the run; only the inputs must be
-    /// ready before.
+    /// already runs its first part, so the launch is hidden as far as it is shorter than the run; only the inputs must
+    /// be ready before.
     fn after(begun: Instant, start: StartTimes, answered: Answered) -> Self {
         let StartTimes { expected, preparing, copying, row } = start;
         let inputs = answered.inputs.min(preparing.saturating_sub(copying));

@@ -183,8 +183,8 @@ fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
     waits.iter().map(record).collect()
 }
 
-/// Returns the rows of the largest batch that ran, among the retries of a batch that ran out of memory. Returns `None` if
-/// the batch was not too large: it had only one request, or one of its requests takes too much memory even alone.
+/// Returns the rows of the largest batch that ran, among the retries of a batch that ran out of memory. Returns `None`
+/// if the batch was not too large: it had only one request, or one of its requests takes too much memory even alone.
 fn largest_fitting(outcomes: &[JobResult]) -> Option<usize> {
     let fits = outcomes.iter().flatten().map(|reply| reply.cost.batch_rows).max();
     let is_any_too_large = outcomes.iter().any(|outcome| matches!(outcome, Err(ServeError::OutOfMemory(_))));

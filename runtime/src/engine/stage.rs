@@ -1,5 +1,5 @@
-//! Stages the inputs of queued requests while the device runs a batch, so that the next batch can be formed late and still
-//! starts at once.
+//! Stages the inputs of queued requests while the device runs a batch, so that the next batch can be formed late and
+//! still starts at once.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -35,14 +35,16 @@ impl<'a> InputStager<'a> {
         self.row
     }
 
-    /// Returns the places of a batch's requests, and forgets those of all others, which the start of the batch discards.
+    /// Returns the places of a batch's requests, and forgets those of all others, which the start of the batch
+    /// discards.
     pub(super) fn take(&mut self, work: &Work<Job, JobResult>) -> Vec<Option<StagedRows>> {
         let places = work.ids().map(|id| self.staged.get(&id).copied()).collect();
         self.staged.clear();
         places
     }
 
-    /// Returns the time in which the inputs of the jobs without a place are copied; zero if the time of a row is not known.
+    /// Returns the time in which the inputs of the jobs without a place are copied; zero if the time of a row is not
+    /// known.
     pub(super) fn copying(&self, jobs: &[Job], places: &[Option<StagedRows>]) -> Duration {
         let missing = jobs.iter().zip(places).filter(|(_, place)| place.is_none());
         let rows: usize = missing.map(|(job, _)| job.rows).sum();

@@ -137,8 +137,8 @@ fn measure_sizes(
     }
 }
 
-/// Returns the duration of a batch of this size, after the instance has tried to make it faster. A size that looks worse
-/// than the `best` cost per row so far is measured again if the time `left` allows.
+/// Returns the duration of a batch of this size, after the instance has tried to make it faster. A size that looks
+/// worse than the `best` cost per row so far is measured again if the time `left` allows.
 fn measure_size(
     interface: &Interface,
     instance: &mut dyn Instance,

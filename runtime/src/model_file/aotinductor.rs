@@ -1,6 +1,7 @@
-//! AOTInductor packages (`aoti_compile_and_package`): what one was compiled for, by its names, its metadata and the header
-//! of its library. A package is refused, with the reason, unless its code runs on this machine's processor. Nothing of it
-//! is loaded here, and only the library and its list of operators are ever unpacked: its sources are never compiled.
+//! AOTInductor packages (`aoti_compile_and_package`): what one was compiled for, by its names, its metadata and the
+//! header of its library. A package is refused, with the reason, unless its code runs on this machine's processor.
+//! Nothing of it is loaded here, and only the library and its list of operators are ever unpacked: its sources are
+//! never compiled.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,14 +27,16 @@ const MACHINES: [(u16, &str); 2] = [(62, "x86_64"), (183, "aarch64")];
 
 /// Ends of the names of source files, which a loader would have to compile if the package has no library.
 const SOURCES: [&str; 7] = [".cpp", ".cc", ".c", ".cu", ".h", "Makefile", "CMakeLists.txt"];
+/// Ends of the names of libraries.
 const LIBRARIES: [&str; 4] = [".so", ".dylib", ".pyd", ".dll"];
 /// Ends of the names of files with weights that are stored apart from the library.
 const WEIGHTS: [&str; 3] = [".blob", ".bin", "model_weights_config.json"];
 /// Folder of weights that are apart from the library, below the archive's own folder.
 const WEIGHTS_FOLDER: &str = "data/weights/";
 
-/// Limit on unpacked bytes per byte of archive, and the bytes allowed in addition: torch stores libraries as they are.
+/// Limit on unpacked bytes per byte of archive. torch stores libraries uncompressed.
 const UNPACKED_PER_BYTE: u64 = 4;
+/// Number of unpacked bytes that are allowed in addition.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
 /// The compiled part of a package.
@@ -73,7 +76,8 @@ struct Host {
     has: fn(&str) -> Option<bool>,
 }
 
-/// The library of a package, in a directory that only this user can read and that is deleted when this value is dropped.
+/// The library of a package, in a directory that only this user can read and that is deleted when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct UnpackedLibrary {
     /// Path of the library.

@@ -69,8 +69,8 @@ fn protobuf(start: &[u8]) -> Option<&'static Format> {
     }
 }
 
-/// Returns true for the start of an ONNX model: its `ir_version`, and the tag of the next field, which is producer_name,
-/// producer_version, domain, model_version, doc_string, graph or opset_import.
+/// Returns true for the start of an ONNX model: its `ir_version`, and the tag of the next field, which is
+/// producer_name, producer_version, domain, model_version, doc_string, graph or opset_import.
 pub(super) fn is_onnx(start: &[u8]) -> bool {
     matches!(start, [0x08, 3..=32, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, ..])
 }

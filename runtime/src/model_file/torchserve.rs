@@ -20,8 +20,9 @@ const UNPACK: &str = "unpack it, and serve the model file inside";
 /// Limit on the manifest in bytes; a usual one has 500.
 const LONGEST_MANIFEST: u64 = 1 << 20;
 
-/// Limit on unpacked bytes per byte of archive, and the bytes allowed in addition: weights hardly shrink.
+/// Limit on unpacked bytes per byte of archive. Weights hardly shrink when they are compressed.
 const UNPACKED_PER_BYTE: u64 = 4;
+/// Number of unpacked bytes that are allowed in addition.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
 /// Handlers that TorchServe brings, and what each does around the model.

@@ -17,12 +17,14 @@ pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
 /// First bytes of an entry, and so of an archive.
 pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
 
-/// First bytes of an entry's record in the directory, whose fixed part has 46 bytes.
+/// First bytes of an entry's record in the directory.
 const DESCRIPTION: &[u8] = b"PK\x01\x02";
+/// Size in bytes of the fixed part of such a record.
 const DESCRIPTION_SIZE: usize = 46;
 
-/// First bytes of the record at the end of an archive, which has 22 bytes and a comment.
+/// First bytes of the record at the end of an archive.
 const END: &[u8] = b"PK\x05\x06";
+/// Size in bytes of this record without its comment.
 const END_SIZE: usize = 22;
 
 /// First bytes of the zip64 end record, which precedes the record of [`END`] in large archives and has the directory's

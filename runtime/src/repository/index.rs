@@ -48,8 +48,8 @@ impl IndexEntry {
         Self { name: name.to_owned(), version: None, state, reason: reason.to_owned() }
     }
 
-    /// Returns the entry of a version. `kept` is the reason why the version still serves the previous load, `limitation` the
-    /// reason why the version serves with less than its configuration allows.
+    /// Returns the entry of a version. `kept` is the reason why the version still serves the previous load,
+    /// `limitation` the reason why the version serves with less than its configuration allows.
     pub(super) fn version<S>(
         name: &str,
         version: u64,

@@ -51,7 +51,7 @@ pub(crate) struct TraceStore {
 struct TraceState {
     all: TraceSettings,
     /// Number of requests since the common settings changed, of models without their own settings.
-    seen: u64,
+    requests: u64,
     models: HashMap<String, OwnSettings>,
 }
 
@@ -61,7 +61,7 @@ struct OwnSettings {
     /// The values as the client sent them, validated before they are stored.
     given: BTreeMap<String, Vec<String>>,
     /// Number of requests since these settings changed.
-    seen: u64,
+    requests: u64,
 }
 
 impl Default for TraceSettings {
@@ -183,7 +183,7 @@ impl TraceStore {
     pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
             at_start,
-            state: Mutex::new(TraceState { all: at_start, seen: 0, models: HashMap::new() }),
+            state: Mutex::new(TraceState { all: at_start, requests: 0, models: HashMap::new() }),
             tracing: AtomicBool::new(at_start.level != TraceLevel::Off),
         }
     }
@@ -230,10 +230,10 @@ impl TraceState {
         if trace.level == TraceLevel::Off {
             return TraceLevel::Off;
         }
-        let own = self.models.get_mut(model).map(|own| &mut own.seen);
-        let seen = own.unwrap_or(&mut self.seen);
-        let ordinal = *seen;
-        *seen += 1;
+        let own = self.models.get_mut(model).map(|own| &mut own.requests);
+        let requests = own.unwrap_or(&mut self.requests);
+        let ordinal = *requests;
+        *requests += 1;
         if trace.should_trace(ordinal) { trace.level } else { TraceLevel::Off }
     }
 
@@ -255,13 +255,13 @@ impl TraceState {
                 None => all.reset(key, at_start)?,
             }
         }
-        (self.all, self.seen) = (all, 0);
+        (self.all, self.requests) = (all, 0);
         Ok(())
     }
 
     fn update_model(&mut self, model: &str, update: &TraceUpdate) -> Result<(), SettingsError> {
         let own = self.models.get(model).cloned().unwrap_or_default();
-        let mut own = OwnSettings { seen: 0, ..own };
+        let mut own = OwnSettings { requests: 0, ..own };
         let mut trial = self.all;
         for (key, values) in update {
             match values {

@@ -87,8 +87,8 @@ pub(in crate::repository) fn check_found(catalog: &Catalog, options: &ScanOption
 const MODEL_STORE: &str = "model-store";
 
 /// Returns the only file of a repository path if it looks like a model and `--model-name` says that the path holds one.
-/// A download of one object of a bucket, whose name need not be `model.pt`, leaves such a directory. Storage made for TorchServe has one archive in
-/// `model-store`.
+/// A download of one object of a bucket, whose name need not be `model.pt`, leaves such a directory. Storage made for
+/// TorchServe has one archive in `model-store`.
 fn only_file(path: &Path, options: &ScanOptions) -> Option<PathBuf> {
     let (Some(_), [_]) = (&options.model_name, &options.paths[..]) else {
         return None;

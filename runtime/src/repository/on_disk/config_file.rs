@@ -19,8 +19,9 @@ const LONGEST: u64 = 1 << 20;
 /// for some tenths of a second on a busy machine. If the file were read then, the model would be served without its
 /// configuration, under other names, until the next poll.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Number of attempts to read the file within that time; `PAUSE` is the time between two attempts.
+/// Number of attempts to read the file within that time.
 const LOOKS: u32 = 40;
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The backend of TorchScript files and programs of torch.export without a configuration.

@@ -18,8 +18,8 @@ pub(in crate::repository) struct LooseFile {
     pub(in crate::repository) path: Result<PathBuf, String>,
 }
 
-/// Returns the models of the files in a directory. Two files of one name, such as `a.pt` and `a.pt2`, are one model with
-/// an error, because either could be meant.
+/// Returns the models of the files in a directory. Two files of one name, such as `a.pt` and `a.pt2`, are one model
+/// with an error, because either could be meant.
 ///
 /// # Errors
 /// A sentence if the directory cannot be read or has too many files.

@@ -10,8 +10,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// Longest time in seconds that is accepted, about a year, so that no response overflows a clock.
 const LONGEST: u64 = 366 * 24 * 3600;
 
-/// Part of a certificate's validity that is left out at its end, because the clock of a gateway may be ahead of the one that
-/// set the end. Certificates of an hour or less have no such part.
+/// Part of a certificate's validity that is left out at its end, because the clock of a gateway may be ahead of the one
+/// that set the end. Certificates of an hour or less have no such part.
 const MARGIN: Duration = Duration::from_secs(300);
 
 /// Next request for a certificate, and the end of the one in use.
