@@ -129,8 +129,9 @@ async fn next(body: &mut ResponseBody) -> Option<Option<bytes::Bytes>> {
 }
 
 impl EngineWait {
-    /// Returns the report's activity for a revision with `waiting` requests inside its replicas: they count as queued
-    /// instead of in flight, and the oldest of them has waited as long as the queue takes to be worked off.
+    /// Returns the report's activity for a revision with `waiting` requests inside its replicas. They count as queued
+    /// instead of in flight. The oldest of them is assumed to have waited for as long as the replicas need to answer
+    /// the queue.
     pub(crate) fn counted(&mut self, activity: &Arc<Activity>, waiting: u32, now: Instant) -> Arc<Activity> {
         let waiting = waiting.min(activity.in_flight);
         let answered = activity.succeeded + activity.failed;

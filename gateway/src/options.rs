@@ -58,9 +58,9 @@ pub struct Options {
 const MAX_CONNECTIONS: usize = 16_384;
 
 impl Options {
-    /// Creates the defaults: 64 MiB for one request, the same as the runtime's largest body; 1 GiB for all requests, of
-    /// which one revision may use half; the runtime's own timeouts; and for a TLS handshake twice the time that two
-    /// round trips and some small messages take on a bad mobile network.
+    /// Creates the defaults. One request may use 64 MiB, the same as the runtime's largest body. All requests may use 1
+    /// GiB, and one revision half of it. The timeouts are the runtime's own. A TLS handshake may take twice the time of
+    /// two round trips and some small messages on a bad mobile network.
     #[must_use]
     pub fn new(name: &str, scope: Scope) -> Self {
         Self {

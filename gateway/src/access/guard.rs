@@ -76,7 +76,7 @@ enum Sender {
 impl<'a> Guard<'a> {
     /// Identifies the sender of a request. With access control, removes the headers with keys, and sets the header with
     /// the client's name. [`trusted_headers`](crate::pipeline::forward::trusted_headers) has removed such a header of a
-    /// client before. `shares` are those of a request whose client is not known.
+    /// client before. `shares` are the request's shares as long as its client is not known.
     pub(crate) async fn new(
         control: Option<&'a AccessControl>,
         parts: &mut Parts,

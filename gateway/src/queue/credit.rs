@@ -135,8 +135,8 @@ impl Credit {
     }
 
     /// Records that the request has become a connection without an end in sight. A measured limit follows the answers
-    /// per second, of which such a connection gives none, so its credit is lent to other requests; under a limit that
-    /// the service or the replica sets, the connection holds its credit.
+    /// per second, and such a connection gives none. The credit of the connection is therefore lent to other requests.
+    /// Under a limit that the service or the replica sets, the connection holds its credit.
     pub(crate) fn become_tunnel(&mut self) {
         self.become_stream();
         if self.queue.has_measured_limit(self.id) {

@@ -211,8 +211,8 @@ impl HostEntry {
 }
 
 impl<'a> RouteMatch<'a> {
-    /// Returns the revision of the request: the one pinned by the header `weir-revision`, else the one of the header
-    /// `weir-tag`, else the one of a tag's host, else the one that the split chooses for `sample`.
+    /// Returns the revision of the request. The header `weir-revision` takes precedence, then the header `weir-tag`,
+    /// then the host of a tag. Without any of them, the split chooses the revision for `sample`.
     ///
     /// # Errors
     /// [`GatewayError::NoRevision`] for a revision or tag that the service does not have; [`GatewayError::Nowhere`] if

@@ -60,8 +60,8 @@ impl Deadline {
         }
     }
 
-    /// Checks the deadline of a request of which `bytes` have arrived, and settles which party is to blame if it
-    /// passes: for a deadline that the client set, the revision only if enough time is left for its work.
+    /// Checks the deadline of a request of which `bytes` have arrived, and settles which party is to blame if it passes
+    /// later. If the client set the deadline, the revision is to blame only if enough time is left for its work.
     ///
     /// # Errors
     /// [`GatewayError::LateBody`] or [`GatewayError::NoTime`] if the deadline has passed.

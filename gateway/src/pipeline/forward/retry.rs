@@ -159,8 +159,9 @@ impl<'a> RetryState<'a> {
         }
     }
 
-    /// Returns false if the request may have ended a replica's program: the program crashed or was killed because it
-    /// hung or ran out of memory, or a second program was ended from outside or for an unknown reason.
+    /// Returns false if the request may have ended a replica's program. This is so if the program crashed, or was
+    /// killed because it hung or ran out of memory. It is also so if a second program was ended from outside or for an
+    /// unknown reason.
     fn may_outlive(&self, status: &ReplicaStatus) -> bool {
         match status {
             ReplicaStatus::Runs | ReplicaStatus::Removed => true,

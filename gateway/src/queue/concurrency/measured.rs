@@ -299,8 +299,8 @@ impl MeasuredLimit {
     }
 
     /// Returns the number of answers in a block of a window. Requests of equal length that were sent together are
-    /// answered together, so a block has one answer for each request that is at the server when the window begins, and
-    /// at least half of the limit. Startup uses shorter blocks, because it needs no exact rates.
+    /// answered together. So a block has one answer for each request that is at the server when the window begins, and
+    /// at least as many answers as half of the limit. Startup uses shorter blocks, because it needs no exact rates.
     fn block(&self, usage: Usage) -> u32 {
         match self.stage {
             Stage::Startup { .. } if usage.allowed >= MIN_BLOCKS => usage.allowed / MIN_BLOCKS,

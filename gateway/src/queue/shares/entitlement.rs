@@ -2,7 +2,7 @@
 //!
 //! A replica finishes what it has begun. If one client held all credits, the next request of another client would have
 //! to wait until a request ends, which may take long. So credits are kept free for clients that have used them
-//! recently: a client that wants more than its part of the credits leaves to the others as many as they together have
+//! recently. A client that needs more than its part of the credits leaves as many to the others as they together have
 //! held at once within the last seconds. A client alone holds all.
 
 /// Credits of the replicas that take requests.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Time for which a value counts as recent. It is longer than the pauses between the requests of a client that uses a
-/// noticeable part of a replica, and short enough that the credits of clients that are gone are soon used by others.
+/// noticeable part of a replica. It is short enough that other clients soon use the credits of a client that is gone.
 pub(super) const WINDOW: Duration = Duration::from_secs(5);
 
 /// Values of the last [`WINDOW`], each with the time until which it was current. A value is dropped when a later one is

@@ -15,8 +15,9 @@ pub(crate) struct Entrant {
 }
 
 impl Shares {
-    /// Makes room in a full queue for a request of a client that has less than its share, and returns the requests that
-    /// leave: the newest ones of the client that is furthest above its own. `None` if the request has to be refused.
+    /// Makes room in a full queue for a request of a client that uses less than its share. Returns the requests that
+    /// leave: the newest requests of the client that is furthest above its share. `None` if the request has to be
+    /// refused.
     pub(in crate::queue) fn make_room(
         &mut self,
         entrant: Entrant,

@@ -3,8 +3,8 @@
 use super::*;
 use crate::websocket::{After, HANDSHAKE, SWITCH, head_of, read, server};
 
-/// Opens a WebSocket at each gateway in turn, of which one owns the queue, and replaces the certificates while it is
-/// open.
+/// Opens a WebSocket at one gateway and then at the other, one of which owns the queue, and replaces the certificates
+/// while it is open.
 #[tokio::test]
 async fn a_websocket_is_handed_over_and_outlives_its_certificates() {
     let (first, second) = (Authority::new("first"), Authority::new("second"));
