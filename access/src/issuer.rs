@@ -26,7 +26,7 @@ pub struct IssuerSettings {
     /// The issuer's URL, as in the claim `iss`. For Kubernetes the default is the issuer that the API server names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Audiences of which a token must have one. For Kubernetes the default is `weir`.
+    /// Accepted audiences; a token must have one of them. For Kubernetes the default is `weir`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
     /// URL of the key set. The default is the one that the issuer's OpenID configuration names.

@@ -22,7 +22,7 @@ pub struct Rule {
     /// Names of clients. A final `*` stands for any text, so `*` alone is every client with a valid key or token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
-    /// Roles, of which the caller needs one. A final `*` stands for any text.
+    /// Roles; the caller must have one of them. A final `*` stands for any text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
     /// Set to allow callers without a key or token as well.

@@ -4,8 +4,8 @@ use crate::document::AccessDocument;
 use crate::issuer::IssuerKind;
 
 /// Returns document and index of each entry whose clients could have the same names as those of an earlier entry or of
-/// an OpenID issuer: one of the two prefixes begins with the other one. The names of Kubernetes are reserved, so they
-/// need no prefix.
+/// an OpenID issuer. That is possible if one of the two prefixes begins with the other one. The names of Kubernetes are
+/// reserved, so they need no prefix.
 pub(crate) fn entries_with_shared_names(documents: &[AccessDocument]) -> Vec<(usize, usize)> {
     let issuers = documents.iter().flat_map(|document| &document.issuers);
     let issuers = issuers.filter(|issuer| issuer.kind == IssuerKind::OpenId);

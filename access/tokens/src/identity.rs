@@ -48,7 +48,7 @@ impl TokenIdentity {
 pub struct IssuerConfig {
     /// Value that the claim `iss` has, byte for byte.
     pub issuer: String,
-    /// Audiences of which the token must have one.
+    /// Accepted audiences; the token must have one of them.
     pub audiences: Vec<String>,
     /// Kind of the issuer.
     pub kind: IssuerKind,
