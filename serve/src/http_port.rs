@@ -115,8 +115,8 @@ impl HttpPort {
         clock::now() + self.0.options.connections.idle
     }
 
-    /// Returns the time by which a new connection must have sent enough bytes to tell HTTP/1.1 from HTTP/2: the
-    /// deadline of its first head, or the maximum age of connections if that is earlier.
+    /// Returns the time by which a new connection must have sent enough bytes to distinguish HTTP/1.1 from HTTP/2. It
+    /// is the deadline of its first head, or the maximum age of connections if that is earlier.
     pub(crate) fn protocol_deadline(&self) -> Instant {
         let by_head = self.head_deadline();
         self.0.options.http2.age.map_or(by_head, |age| by_head.min(clock::now() + age.limit))

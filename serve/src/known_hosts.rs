@@ -1,7 +1,7 @@
 //! Check of the hosts that a port answers to.
 //!
-//! Any web page can make its name resolve to this machine (DNS rebinding) and then send requests to a port that only
-//! this machine can reach, or simply submit a form to that port. The browser reveals this by `Host`, which is the
+//! Any web page can make its name resolve to this machine (DNS rebinding), and then send requests to a port that only
+//! this machine can reach. It can also submit a form to that port. The browser reveals this by `Host`, which is the
 //! page's host, and by `Origin`.
 
 use std::net::IpAddr;

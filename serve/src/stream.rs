@@ -20,9 +20,9 @@ use crate::lifetime::LATE_REQUESTS;
 use crate::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream with two additions. While its client has sent nothing, reads report the end of the stream once the
-/// server stops: until the first byte, the HTTP libraries cannot tell which protocol to close gracefully, and a silent
-/// client would delay the shutdown. Writes fail if the client has accepted no byte for too long, or accepts bytes too
-/// slowly, which the HTTP libraries do not check.
+/// server stops. Before the first byte the HTTP libraries cannot determine which protocol to close gracefully, so a
+/// silent client would delay the shutdown. Writes fail if the client has accepted no byte for too long, or accepts
+/// bytes too slowly, which the HTTP libraries do not check.
 pub struct Stream {
     tcp: TcpStream,
     /// Wait for the port to close; `None` after the first byte was read.

@@ -36,8 +36,8 @@ impl ConnectionLimits {
         total.div_ceil(Self::SHARE)
     }
 
-    /// Returns the number of concurrent HTTP/2 requests that one client may have on all of its connections: as many as
-    /// one connection accepts, or four for each connection that the client may have, whichever is more.
+    /// Returns the number of concurrent HTTP/2 requests that one client may have on all of its connections. It is the
+    /// number that one connection accepts, or four for each connection that the client may have, whichever is more.
     #[must_use]
     pub fn streams_per_client(&self) -> usize {
         (self.per_client * Self::STREAMS).max(MAX_STREAMS as usize)

@@ -2,7 +2,7 @@
 //!
 //! A client may hold as many units as stay free for all others, times its weight. This is the rule of dynamic
 //! thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). It
-//! needs to know neither the number of clients nor their demand: a client alone may hold half of the units, two may
+//! depends neither on the number of clients nor on their demand. A client alone may hold half of the units, two may
 //! hold a third each, and a new client always finds some free.
 
 use std::collections::HashMap;

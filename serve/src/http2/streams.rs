@@ -1,9 +1,9 @@
 //! Resets HTTP/2 streams whose clients stop reading.
 //!
 //! An HTTP/1.1 client that stops reading is detected by its socket, which takes no more bytes. An HTTP/2 client may go
-//! on reading its connection and leave one stream's window closed: then hyper no longer polls that response's body, and
-//! what the body holds, such as a replica's credit, would never be released. So each stream's task is watched from
-//! outside, by the executor that hyper spawns it on, and the body records each poll.
+//! on reading its connection and leave one stream's window closed. Then hyper no longer polls that response's body, and
+//! everything that the body holds, such as a replica's credit, would never be released. So each stream's task is
+//! watched from outside, by the executor that hyper spawns it on, and the body records each poll.
 
 use std::cell::Cell;
 use std::pin::Pin;

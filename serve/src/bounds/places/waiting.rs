@@ -2,7 +2,7 @@
 //! may be about to end.
 //!
 //! A client that closes a connection and opens the next does not exceed its limit, but the port may see the new
-//! connection first: on a busy machine, the end of a connection is noticed only when its task runs next.
+//! connection first. On a busy machine, the end of a connection is noticed only when its task runs next.
 
 use std::net::IpAddr;
 use std::time::Duration;
