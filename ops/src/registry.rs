@@ -1,8 +1,8 @@
 //! The process's one metrics registry, and its text format.
 //!
 //! The library prints OpenMetrics. Older scrapers (and `perf_analyzer`, which reads line by line) need Prometheus' text
-//! format 0.0.4, so [`text`] writes that: a counter's `TYPE` line has the name of its samples, and types that 0.0.4
-//! does not know are replaced by types that it knows.
+//! format 0.0.4, so [`text`] writes that. In this format a counter's `TYPE` line has the name of its samples, and types
+//! that 0.0.4 does not know are replaced by types that it knows.
 
 use std::fmt::Write;
 
