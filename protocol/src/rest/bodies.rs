@@ -175,8 +175,8 @@ pub fn model_list(names: &[String]) -> Bytes {
     out.into()
 }
 
-/// Encodes the body of `GET /v1/models`, which clients of V1 and of OpenAI's API read: `models` has the names of all
-/// models for the former, `data` has an object for each model with OpenAI's API.
+/// Encodes the body of `GET /v1/models`, which clients of V1 and of OpenAI's API read. `models` has the names of all
+/// models, for clients of V1. `data` has an object for each model with OpenAI's API.
 #[must_use]
 pub fn openai_model_list(names: &[String], openai: &[String]) -> Bytes {
     let mut out = b"{\"models\":".to_vec();
