@@ -116,9 +116,9 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Forms the batch to start on a device that works asynchronously, like [`Assembler::next`]. In addition, a batch
-    /// waits for items that are not staged yet, and for the next items of callers whose answers were just sent, or will
-    /// be when a running batch ends, if all items are answered sooner on average when they run together. This is the
-    /// case where a batch takes nearly as long as a smaller one.
+    /// waits for items that are not staged yet. It also waits for the next items of callers whose answers were just
+    /// sent, or will be sent at the end of a running batch. It waits only if all items are answered sooner on average
+    /// when they run together. This is the case where a batch takes nearly as long as a smaller one.
     pub fn next_ahead(&mut self, device: AsyncDevice, staged: &Staged, now: Instant) -> Next<T> {
         let now = self.advance(now);
         let ready = self.ready_ahead(device, staged, now);

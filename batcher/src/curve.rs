@@ -39,10 +39,10 @@ const OUTLIER: f64 = 2.0;
 
 /// Assumed maximum time of a row beyond the largest measured weight, relative to the time there. The optimism makes
 /// larger batches run, so that they are measured.
-const HOPE: f64 = 0.9;
+const OPTIMISM: f64 = 0.9;
 
 /// Number of batches kept small after which one runs larger. A bad sample then costs one batch in 256, less than half a
-/// percent, and does not decide for ever.
+/// percent, and its effect does not last.
 const PROBE_EVERY: u32 = 256;
 
 impl Curve {
@@ -135,7 +135,7 @@ impl Curve {
     fn slope_beyond(&self, last: Point) -> f64 {
         let before = self.points.iter().rev().nth(1);
         let slope = before.map_or(0.0, |before| (last.nanos - before.nanos) / (last.weight - before.weight) as f64);
-        slope.clamp(0.0, last.row() * HOPE)
+        slope.clamp(0.0, last.row() * OPTIMISM)
     }
 
     /// Removes a point if there are more than [`MAX_POINTS`]: the inner one whose neighbours are closest to each other.

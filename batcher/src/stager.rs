@@ -75,9 +75,9 @@ impl<'a, I> Staging<'a, I> {
         &self.staged
     }
 
-    /// Returns the time at which to look for more items to stage, if `until` is the time at which the batch is formed:
-    /// each time half of the remaining time passes, so that few items are left to copy at the end, and the thread wakes
-    /// up only a few times for each batch.
+    /// Returns the time at which to look for more items to stage, if the batch is formed at `until`. Each wait is half
+    /// of the remaining time. So few items are left to copy at the end, and the thread wakes up only a few times for
+    /// each batch.
     pub(crate) fn next_look(&self, now: Instant, until: Instant) -> Instant {
         let left = until.saturating_duration_since(now);
         if self.flow.is_break() || left < SHORT { until } else { now + left / 2 }

@@ -42,10 +42,10 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     }
 
     /// Takes a batch like [`Worker::pull`], for a device that may be busy. The batch must be formed `prepare` before
-    /// the device is free, so unless the batch is full, this blocks at least until then, and longer if the batch had
-    /// better wait for returning callers; see [`crate::Assembler::next_ahead`]. Meanwhile `stager` gets the items that
-    /// will probably be in the batch. Call this with at most one unanswered [`Work`]: one batch prepared ahead keeps
-    /// the device busy, and more would only be formed too early and so be smaller.
+    /// the device is free. Unless the batch is full, this blocks at least until then, and longer if waiting for
+    /// returning callers pays off; see [`crate::Assembler::next_ahead`]. Meanwhile `stager` gets the items that will
+    /// probably be in the batch. Call this with at most one unanswered [`Work`]: one batch prepared ahead keeps the
+    /// device busy, and more would only be formed too early and so be smaller.
     pub fn pull_ahead(
         &mut self,
         device: AsyncDevice,

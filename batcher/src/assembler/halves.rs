@@ -17,8 +17,8 @@ pub(super) struct Circle {
 }
 
 impl Circle {
-    /// Returns the least weight of a batch for the highest rate: all items in one batch, or half of them, so that the
-    /// host copies the inputs of one half while the device runs the other.
+    /// Returns the minimum weight of a batch for the highest rate. Either all items are in one batch, or half of them
+    /// are, so that the host copies the inputs of one half while the device runs the other.
     pub(super) fn least(self, device: AsyncDevice, curve: &Curve) -> usize {
         let whole = self.all.min(self.best);
         let halves = [self.all / 2, self.all - self.all / 2].map(|half| half.min(self.best));

@@ -194,7 +194,7 @@ pub(crate) struct World {
     pub(crate) things: Vec<Thing>,
     pub(crate) batches: Vec<Vec<usize>>,
     pub(crate) refusals: Vec<SubmitError>,
-    /// Largest weight for which the device has memory, of groups of which a batch ran out of it.
+    /// Largest weight for which the device has memory, for each group with a batch that ran out of memory.
     rooms: HashMap<u8, usize>,
     /// Number of batches of several items for which the device has no memory.
     pub(crate) too_large: usize,

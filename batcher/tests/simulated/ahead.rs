@@ -34,9 +34,10 @@ const CHOSEN: Grid = Grid {
     rate: 0.97,
 };
 
-/// Combinations between and beyond the chosen ones, which show that the constants are not fitted to these. The worst is
-/// 4 % behind, where the host prepares and launches a batch in a longer time than the device runs it, and the clients
-/// think for as long: large and small batches then alternate, while equal batches happen to last under a fixed rule.
+/// Combinations between and beyond the chosen ones, which show that the constants are not fitted to these. The worst
+/// combination is 4 % behind. There the host needs longer to prepare and launch a batch than the device needs to run
+/// it, and the clients think for as long. Large and small batches then alternate, while equal batches happen to last
+/// under a fixed rule.
 const HELD_OUT: Grid = Grid {
     most: 48,
     copies: &[(60, 0, 10), (900, 0, 400), (60, 25, 40)],
