@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 pub(crate) use histogram::Histogram;
 pub(crate) use json::statistics_body;
 
-/// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 series from the time of handing over a single
-/// request (100 µs) to 10 s, then 30 s and a minute, when common clients have given up.
+/// Upper bounds in seconds of the queue-delay histogram. They are a 1-2.5-5 series from the time of handing over a
+/// single request (100 µs) to 10 s, then 30 s and a minute. After a minute common clients have given up.
 pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 

@@ -66,8 +66,8 @@ const MARGIN: u32 = 8;
 
 impl Prefetch {
     /// Computes the pull time after a batch that the host began at `begun`. While the host launches a batch, the device
-    /// already runs its first part, so the launch is hidden as far as it is shorter than the run; only the inputs must
-    /// be ready before.
+    /// already runs its first part. So the launch is hidden as far as it is shorter than the run, and only the inputs
+    /// must be ready before.
     fn after(begun: Instant, start: StartTimes, answered: Answered) -> Self {
         let StartTimes { expected, preparing, copying, row } = start;
         let inputs = answered.inputs.min(preparing.saturating_sub(copying));

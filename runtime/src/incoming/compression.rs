@@ -157,7 +157,7 @@ fn gunzip(mut body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes,
 /// Returns the last four bytes of a gzip stream as a number: the decompressed size of its last member, modulo 4 GiB.
 /// The whole stream decompresses to at least as many bytes, so a stream that states too large a size is refused before
 /// it is decompressed. `None` if a body of this length cannot decompress to so many bytes; the last four bytes are then
-/// no size, because the body is not gzip or has other bytes after the stream.
+/// not a size, because the body is not gzip or has other bytes after the stream.
 fn honest_size(body: &[u8]) -> Option<usize> {
     let size = u32::from_le_bytes(*body.last_chunk()?) as usize;
     (size <= body.len().saturating_mul(MAX_RATIO)).then_some(size)

@@ -44,7 +44,7 @@ async fn eight(
 }
 
 /// Checks that all requests but the poisoned one were answered.
-fn neighbours_are_well(answers: &[Result<Vec<i32>, ServeError>]) {
+fn others_are_answered(answers: &[Result<Vec<i32>, ServeError>]) {
     for (x, answer) in (POISON - 4..).zip(answers) {
         if x != POISON {
             assert_eq!(*answer, Ok(vec![x + 1]));
@@ -61,7 +61,7 @@ async fn one_bad_request_fails_alone() {
         add_one(batch)
     })
     .await;
-    neighbours_are_well(&answers);
+    others_are_answered(&answers);
     let error = ServeError::Model("index out of range".to_owned());
     assert_eq!(answers[4], Err(error));
     // One run of the whole batch, then one of each request.
@@ -79,7 +79,7 @@ async fn a_panic_fails_one_request_but_not_the_thread() {
         add_one(batch)
     })
     .await;
-    neighbours_are_well(&answers);
+    others_are_answered(&answers);
     let error = ServeError::Model("the model panicked: boom".to_owned());
     assert_eq!(answers[4], Err(error));
     assert_eq!(values(&running.infer(request(&[1])).await.unwrap()), [2]);
@@ -94,7 +94,7 @@ async fn a_batch_too_large_for_the_device_runs_in_halves() {
         add_one(batch)
     })
     .await;
-    neighbours_are_well(&answers);
+    others_are_answered(&answers);
     assert_eq!(answers[4], Ok(vec![POISON + 1]));
     assert_eq!(*running.runs.lock(), [1, 8, 4, 2, 2, 4, 2, 2]);
     assert_eq!(running.engine.snapshot().fail.count, 0);
