@@ -36,8 +36,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.shares = Some(shares);
     }
 
-    /// Updates the number of credits that clients share. If the limit of a replica is measured, clients share none: all
-    /// waiting requests may use such a replica, because its limit is measured under full use.
+    /// Updates the number of credits that clients share. If the limit of one of the replicas is measured, no credit is
+    /// kept free for other clients, because a limit is measured under full use.
     pub(super) fn note_supply(&mut self, now: Instant) {
         if self.shares.is_none() {
             return;
