@@ -24,7 +24,7 @@ pub(crate) enum Change {
     Runtime(Kind, Event<DynamicObject>),
     /// Event of a ClusterStorageContainer.
     StorageContainer(Event<DynamicObject>),
-    /// ClusterStorageContainers cannot be watched, as without their definition.
+    /// ClusterStorageContainers cannot be watched, for example because their CustomResourceDefinition is not installed.
     NoStorageContainers,
 }
 
@@ -89,7 +89,7 @@ impl Objects {
                 self.is_outdated = true;
             }
             Change::NoStorageContainers => {
-                // A complete list without an object.
+                // A list that begins and ends without an object empties the cache.
                 self.storage_containers.take(Event::<DynamicObject>::Init, |_, _| None);
                 self.storage_containers.take(Event::<DynamicObject>::InitDone, |_, _| None);
                 self.is_outdated = true;

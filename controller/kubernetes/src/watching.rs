@@ -95,7 +95,7 @@ fn storage_containers(api: Api<DynamicObject>) -> BoxStream<'static, Change> {
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_logged, true) {
-                    tracing::warn!(%error, "cannot watch ClusterStorageContainers, which may fetch models: apply the definitions of Weir's chart, and give Weir's ServiceAccount this right, as the chart does");
+                    tracing::warn!(%error, "cannot watch ClusterStorageContainers, so none is used: apply the CRDs of Weir's chart, and allow Weir's ServiceAccount to list and watch them, as the chart does");
                 }
                 is_missing(&error).then_some(Change::NoStorageContainers)
             }

@@ -36,7 +36,7 @@ fn a_canary_percentage_from_first_revision_to_promotion() {
 
 /// A share of 100 % counts as rolled out when the next revision arrives, as in KServe.
 #[test]
-fn what_follows_a_canary_with_all_requests_is_compared_with_that() {
+fn the_revision_after_a_canary_with_all_requests_is_compared_with_the_canary() {
     let mut world = World::default();
     let share = |path: &str, percent: &str| {
         let field = format!("canaryTrafficPercent: {percent}");

@@ -279,14 +279,14 @@ fn a_candidate_with_fewer_replicas_at_most_gets_all_requests_once_it_has_them() 
 }
 
 #[test]
-fn a_stable_revision_without_ready_replicas_holds_nothing_up() {
+fn a_stable_revision_without_ready_replicas_does_not_delay_a_rollout() {
     let broken = Evidence { capacities: capacities((0, 4), (1, 4)), ..four(1) };
     let (promoted, _) = step(&rollout(Strategy::Manual(None)), &broken, 100);
     assert_eq!(promoted.stable, Some(name(2)));
 }
 
 #[test]
-fn a_candidate_without_room_is_given_that_of_the_stable_revision_for_good() {
+fn a_candidate_without_room_keeps_that_of_the_stable_revision() {
     let mut lacking = four(1);
     let candidate = lacking.capacities.get_mut(&name(2)).unwrap();
     candidate.placement = Placement::Lacking;

@@ -42,7 +42,7 @@ fn cure(name: &str, class: &str) -> String {
     format!("if this is intended, set the annotation {AUTOSCALER_CLASS}: {class}; otherwise delete {name}")
 }
 
-/// Requests wake only revisions that Weir's autoscaler scales, which the message says for a revision at zero.
+/// Returns what the message adds for a revision at zero: requests wake only revisions that Weir's autoscaler scales.
 fn at_zero(revision: &Revision) -> &'static str {
     if revision.desired == 0 { "; there are none, and requests do not start one" } else { "" }
 }

@@ -229,7 +229,7 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
 }
 
 #[test]
-fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
+fn a_missing_runtime_is_reported_and_leaves_running_replicas_alone() {
     let mut world = World::new(&model("a", &[]));
     world.gateway(world.applied.routes);
     world.revision(|revision| revision.replicas.push(replica()));
@@ -253,7 +253,7 @@ fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
 }
 
 #[test]
-fn the_last_failure_is_of_all_replicas_beside_ready_ones_too() {
+fn the_last_failure_of_any_replica_is_reported_beside_ready_ones() {
     let failing = |name: &str, at, code| Replica {
         name: name.into(),
         phase: Phase::BackOff,
@@ -280,7 +280,7 @@ fn the_last_failure_is_of_all_replicas_beside_ready_ones_too() {
 }
 
 #[test]
-fn a_failure_of_unknown_time_has_that_at_which_it_was_told_first() {
+fn a_failure_without_a_time_has_that_of_its_first_report() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| {
         revision.failure = Some(Failure::new(FailureReason::NotStarted, "no such image"));
@@ -294,7 +294,7 @@ fn a_failure_of_unknown_time_has_that_at_which_it_was_told_first() {
 }
 
 #[test]
-fn a_runtime_that_is_not_followed_is_told() {
+fn a_changed_runtime_that_is_not_followed_is_reported() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
     change_pods(&mut world.validated, "later");
@@ -328,7 +328,7 @@ fn urls_for_outside_have_the_scheme_of_the_platform() {
 }
 
 #[test]
-fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
+fn a_host_of_an_older_service_is_reported_and_left_out_of_urls() {
     let mut world = World::new(&model("a", &[]));
     let alone = world.status();
     let taken = Host::parse("digits-default.example.com").unwrap();
@@ -352,7 +352,7 @@ fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
 }
 
 #[test]
-fn replicas_without_a_place_are_told_while_others_serve() {
+fn unplaced_replicas_are_reported_while_others_serve() {
     let mut world = World::new(&model("a", &[]));
     world.gateway(world.applied.routes);
     world.revision(|revision| {
@@ -393,7 +393,7 @@ fn gpus_that_other_pods_share_are_reported() {
 }
 
 #[test]
-fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_it() {
+fn another_autoscaler_is_reported_with_advice_until_the_manifest_declares_it() {
     let reported = |writes, desired, class: &[(&str, &str)]| {
         let mut world = World::new(&model("a", &[]));
         world.validated = validated(class, &model("a", &[]));
@@ -431,7 +431,7 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
 }
 
 #[test]
-fn a_stopped_service_says_nothing_of_kept_replicas() {
+fn a_stopped_service_does_not_report_kept_replicas() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
     world.history.rollout.previous =
@@ -449,7 +449,7 @@ fn a_stopped_service_says_nothing_of_kept_replicas() {
 }
 
 #[test]
-fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
+fn a_stopped_service_does_not_report_what_a_rollout_waits_for() {
     let mut world = World::new(&model("a", &[]));
     let mut reported = |stage: Stage, is_stopped: bool| {
         world.history.rollout.candidate = Some(Candidate {
@@ -477,7 +477,7 @@ fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
 }
 
 #[test]
-fn the_last_exit_of_a_program_stands_in_the_last_failure() {
+fn the_last_exit_of_a_program_is_part_of_the_last_failure() {
     let mut world = World::new(&model("a", &[]));
     let exit = Failure { at: Some(7), exit_code: Some(139), ..Failure::new(FailureReason::Exited, "it ended") };
     let told = |world: &World| {
@@ -567,7 +567,7 @@ fn a_canary_with_too_few_replicas_says_how_many_requests_it_gets() {
 /// Argo CD shows a false condition as a broken service and an unknown one as progress. Otherwise it requires
 /// `UpToDate`.
 #[test]
-fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
+fn a_share_that_the_manifest_sets_completes_the_rollout() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| revision.replicas.push(replica()));
     // The candidate is the stable revision too, because only its loaded state matters here.
@@ -597,7 +597,7 @@ fn a_share_that_the_manifest_names_is_no_unfinished_rollout() {
 }
 
 #[test]
-fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
+fn the_newest_revision_shows_its_tag_even_if_a_canary_is_the_same() {
     let mut world = World::new(&model("a", &[]));
     world.plan.shares[0].tags.insert(0, Tag::new("blue").unwrap());
     let status = world.status();
@@ -692,7 +692,7 @@ fn stages() -> Vec<Option<(Stage, u8)>> {
 
 /// Checks every stage of a rollout with every state of both revisions.
 #[test]
-fn conditions_say_of_every_stage_what_is_so() {
+fn conditions_describe_every_stage_of_a_rollout() {
     for stage in stages() {
         let candidates: Vec<_> = match &stage {
             Some((stage, percent)) => LoadCase::all().map(|state| Some((stage.clone(), *percent, state))).collect(),
@@ -749,7 +749,7 @@ fn reason_is_loading(reason: &str) -> bool {
 }
 
 #[test]
-fn a_next_revision_that_fails_is_told_beside_the_one_that_serves() {
+fn a_failing_candidate_is_reported_beside_the_stable_revision() {
     let waiting = |stable, candidate| {
         let status = rolling(stable, Some((Stage::Waiting, 0, candidate)), Strategy::default()).status();
         let reported = |kind| {

@@ -1,5 +1,5 @@
-//! Port on which replicas get their certificates. Every pod in the cluster can reach it, so the number of requests that the API
-//! server is asked about at once is bounded, and no body is read.
+//! Port on which replicas get their certificates. Every pod in the cluster can reach it, so the number of concurrent
+//! requests to the API server is bounded, and request bodies are not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +34,10 @@ pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     pace: Pace { grace: Duration::from_secs(5), rate: 1024 },
 };
 
-/// Concurrent questions to the API server.
+/// Maximum number of concurrent requests to the API server.
 const AT_ONCE: usize = 8;
 
-/// Longest wait for one of these places.
+/// Longest wait of a request while [`AT_ONCE`] others are in progress.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Longest wait for the API server's answer about a pod.
@@ -70,7 +70,8 @@ async fn signed(
     headers: &HeaderMap,
 ) -> Result<String, Refused> {
     let token = token(headers).ok_or_else(unauthorized)?;
-    let busy = || (StatusCode::SERVICE_UNAVAILABLE, "too many replicas ask at once: ask again".to_owned());
+    let busy =
+        || (StatusCode::SERVICE_UNAVAILABLE, "too many replicas request certificates at once: retry later".to_owned());
     let _place = tokio::time::timeout(WAIT, places.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
     let pod = pod_of_token(&certificates.client, token, AUDIENCE).await.map_err(unavailable)?;
     let named = pod.ok_or_else(unauthorized)?;
@@ -79,7 +80,7 @@ async fn signed(
         decide::revision(found.as_ref(), &named).map_err(|refusal| (StatusCode::FORBIDDEN, refusal.to_string()))?;
     let uri = decide::uri(&revision);
     let pair = certificates.authority.sign(Holder::Replica(&uri), wall_clock(), LIFETIME).map_err(unavailable)?;
-    tracing::info!(%revision, namespace = named.namespace, pod = named.name, "a replica got a certificate");
+    tracing::info!(%revision, namespace = named.namespace, pod = named.name, "issued a certificate to a replica");
     let (certificate, key) = (pair.certificate(), pair.key());
     let (valid, renew) = (LIFETIME.as_secs(), RENEW_AFTER.as_secs());
     Ok(json!({ "certificate": certificate, "key": key, "validSeconds": valid, "renewSeconds": renew }).to_string())
@@ -103,8 +104,9 @@ fn unauthorized() -> Refused {
     (StatusCode::UNAUTHORIZED, sentence)
 }
 
-/// Returns the refusal of a request that failed here. The cause is in the controller's log alone.
+/// Returns the response to a request that failed in the controller or at the API server. Only the controller's log has
+/// the cause.
 fn unavailable(error: impl std::fmt::Display) -> Refused {
     tracing::warn!(%error, "cannot sign the certificate of a replica");
-    (StatusCode::SERVICE_UNAVAILABLE, "no certificate can be signed now: ask again".to_owned())
+    (StatusCode::SERVICE_UNAVAILABLE, "no certificate can be signed now: retry later".to_owned())
 }

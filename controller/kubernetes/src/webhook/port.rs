@@ -130,7 +130,7 @@ impl Reviews {
 }
 
 fn busy() -> (StatusCode, String) {
-    let message = "too busy: ask again\n".to_owned();
+    let message = "too busy: retry later\n".to_owned();
     (StatusCode::SERVICE_UNAVAILABLE, message)
 }
 

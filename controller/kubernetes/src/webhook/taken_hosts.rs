@@ -40,7 +40,7 @@ fn canary_hosts(service: &Validated) -> Vec<Host> {
     hosts.collect()
 }
 
-/// Returns the order in which services win their hosts.
+/// Returns the sort key of services: of two services that claim a host, the one with the smaller key gets it.
 fn age(service: &Validated) -> impl Ord + use<'_> {
     (service.since, &service.service)
 }

@@ -9,14 +9,14 @@ use http::Request;
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-/// Remaining calls of a client, and those that it has made. Watches do not count.
+/// Number of calls that a client may still make, and the calls that it has made. Watches do not count.
 #[derive(Clone)]
 pub(crate) struct Connection {
     left: Arc<AtomicI64>,
     calls: Arc<Mutex<Vec<String>>>,
 }
 
-/// Service of a client whose calls get no answer once none remain.
+/// Service of a client whose calls get no answer once its allowance is used up.
 #[derive(Clone)]
 pub(crate) struct Mortal<S> {
     inner: S,
@@ -47,7 +47,7 @@ impl Connection {
         std::mem::take(&mut self.calls.lock())
     }
 
-    /// Records a call; returns false when none remained.
+    /// Records a call; returns false if the allowance was used up before.
     fn take<B>(&self, request: &Request<B>) -> bool {
         let uri = request.uri();
         if uri.query().is_some_and(|query| query.contains("watch=true")) {

@@ -40,7 +40,7 @@ fn documents(text: &str) -> Vec<Value> {
 /// Services with every form and field of KServe's samples.
 const SERVICES: &str = include_str!("golden/services.yaml");
 
-/// Reasons of a service that is not run; the message says what to do.
+/// Reasons of the condition `Ready` of a service that is not run; the message says what to do.
 const NOT_RUN: [&str; 4] = ["InvalidSpec", "Refused", "Denied", "Stopped"];
 
 /// Conditions that do not change with time here, where no gateway runs and no claim exists.

@@ -77,7 +77,7 @@ async fn a_service_waits_for_its_account() {
     assert_eq!(secrets(&pod(&world, "bucket", 1).await), ["s3-reader"]);
 }
 
-/// Replacing pods that serve because an account changed would surprise, so its Secrets count from the next revision on.
+/// A changed account must not replace pods that serve, so its Secrets apply from the next revision on.
 #[tokio::test]
 async fn a_changed_account_counts_from_the_next_revision_on() {
     let world = World::new("models-account-change").await;

@@ -142,7 +142,8 @@ fn of_rules(all: &BTreeSet<String>, refusal: &str) -> BTreeSet<String> {
     all.iter().filter(|message| refusal.contains(*message)).cloned().collect()
 }
 
-/// Returns what the API server says to the creation of an object, which it does not store.
+/// Returns the error with which the API server refuses to create an object, in a dry run; empty if it would create the
+/// object.
 async fn server_says(api: &Api<DynamicObject>, manifest: &Value) -> String {
     let options = PostParams { dry_run: true, ..PostParams::default() };
     let object = serde_json::from_value(manifest.clone()).unwrap();

@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Waits until a service is not ready, with these words in its message.
-    async fn until_told(&self, name: &str, words: &[&str]) -> Value {
+    async fn until_not_ready(&self, name: &str, words: &[&str]) -> Value {
         self.until(name, &words.join(", "), |object| {
             let ready = condition(object, "PredictorReady");
             let message = ready["message"].as_str().unwrap_or_default();

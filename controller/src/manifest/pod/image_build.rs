@@ -16,7 +16,7 @@ const CPU: &str = "-cpu";
 /// Prefixes of the resources for which images for GPUs are made, as in KServe.
 const NVIDIA: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
-/// Prefixes of the resources with which vLLM does not need the image for CPUs; the first is NVIDIA's.
+/// Prefixes of the GPU resources with which vLLM does not get its image for CPUs; the first is NVIDIA's.
 const GPUS: [&str; 8] = [
     "nvidia.com/",
     "amd.com/",
@@ -44,8 +44,8 @@ pub(crate) fn choose_build(mut template: PodTemplateSpec, server: ServerType) ->
 }
 
 /// Makes Weir's runtime use the GPU that its container requests, or refuse to start: by default it falls back to the
-/// CPU if it finds no driver. A device set in the manifest is kept. An image without a release names a local program,
-/// as without Kubernetes, and that uses the devices that it finds.
+/// CPU if it finds no driver. A device set in the manifest is kept. An image without a tag or digest stands for a local
+/// program, as Weir runs it without Kubernetes; such a program uses the devices that it finds.
 pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> PodTemplateSpec {
     let more = added_kinds(&template);
     match (server, serving(&mut template)) {
@@ -63,8 +63,8 @@ pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> 
 }
 
 /// Returns a message if the serving container of Weir's runtime requests a GPU that no image of Weir supports. The
-/// runtime would refuse to start, because it would find no CUDA device. Arguments that select a device are taken as
-/// statement that the image supports it.
+/// runtime would refuse to start, because it would find no CUDA device. If the arguments select a device, the image is
+/// assumed to support it.
 pub(crate) fn unsupported_gpu(template: &PodTemplateSpec, server: ServerType) -> Option<String> {
     let containers = &template.spec.as_ref()?.containers;
     let container = containers.iter().find(|c| c.name == Workload::CONTAINER).or(containers.first())?;

@@ -86,7 +86,8 @@ fn check(path: &str, stable: &Predictor, canary: &Predictor, errors: &mut ErrorL
     }
 }
 
-/// Returns the component without the target, which is already refused, for [`component::check`].
+/// Returns the component without its target, so that [`component::check`] does not report the target, which is refused
+/// already.
 fn in_bounds(component: &Component) -> Component {
     Component { scale_target: None, ..component.clone() }
 }

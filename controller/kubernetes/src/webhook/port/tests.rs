@@ -172,8 +172,8 @@ async fn nested_and_large_objects_are_cheap_to_check() {
     is_allowed(&port).await;
 }
 
-/// More clients than connection slots that send nothing, or bytes that are not TLS: all are disconnected within the
-/// handshake's timeout, and reviews are answered then.
+/// More clients than there are connection slots send nothing, or bytes that are not TLS. All are disconnected within
+/// the handshake's timeout, and reviews are answered afterwards.
 #[tokio::test]
 async fn silent_clients_and_noise_keep_no_connection_slots() {
     let port = TestPort::start();

@@ -87,7 +87,7 @@ async fn a_claim_gets_a_device_and_the_next_claim_waits_for_it() {
     let pods = world.pods(&of("digits")).await;
     assert_eq!(pods[0]["spec"]["nodeName"], "gpu-0");
     world.apply(asking("other", &claims, &predictor)).await;
-    world.until_told("other", &["cannot allocate all claims"]).await;
+    world.until_not_ready("other", &["cannot allocate all claims"]).await;
     world.delete("digits").await;
     world.until_rolled_out("other", 1).await;
 }

@@ -25,7 +25,7 @@ async fn an_exhausted_gpu_quota_is_reported_until_it_is_raised() {
     assert_eq!(pods[0]["spec"]["nodeName"], "gpu-0");
     world.apply(asking("other", &gpu, &json!({}))).await;
     let words = ["exceeded quota: gpus", "requests.nvidia.com/gpu=1", "raise the quota"];
-    world.until_told("other", &words).await;
+    world.until_not_ready("other", &words).await;
     // The first service is unaffected.
     let object = world.services().get("digits").await.unwrap();
     let object = serde_json::to_value(object).unwrap();
@@ -49,7 +49,7 @@ async fn a_pod_that_a_restricted_namespace_refuses_is_reported_until_it_is_fixed
     root["spec"]["predictor"]["model"]["securityContext"] = json!({"runAsUser": 0});
     world.apply(root).await;
     let words = ["violates PodSecurity", "runAsUser", "securityContext"];
-    world.until_told("root", &words).await;
+    world.until_not_ready("root", &words).await;
     world.apply(service("root", "", json!({}))).await;
     world.until_rolled_out("root", 2).await;
 }
