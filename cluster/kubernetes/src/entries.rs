@@ -23,8 +23,8 @@ pub type Entries = BTreeMap<String, Vec<u8>>;
 /// Maximum time of a read or change, with all attempts.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Attempts of a change while other writers are faster. At least one writer succeeds in each round, so this is the number
-/// of writers at one time.
+/// Most attempts of one change while other writers are faster. At least one writer succeeds in each round, so this many
+/// writers may compete.
 const ATTEMPTS: u32 = 32;
 
 /// Kind of an object with entries.

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_server_with_too_much_to_do_denies_nothing() {
+    fn an_overloaded_api_server_denies_nothing() {
         for code in [429, 500, 503, 504] {
             let error = answered(code);
             assert!(matches!(error, ClusterError::Unavailable { .. }), "{code}");

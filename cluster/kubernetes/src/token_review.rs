@@ -9,7 +9,7 @@ use weir_cluster::ClusterError;
 
 use crate::error;
 
-/// Maximum time of a review. A caller that waits has better things to do than to wait for an API server that is down.
+/// Maximum time of a review, so that a caller does not wait for an API server that is down.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Beginning of the name of a ServiceAccount as a user, before its namespace.
@@ -76,8 +76,8 @@ fn pod(user: &UserInfo) -> Option<TokenPod> {
     Some(TokenPod { namespace: namespace.to_owned(), name: extra(POD_NAME)?, uid: extra(POD_UID)? })
 }
 
-/// Returns the user of a status; None unless the token is valid for the audience. An API server that knows no audiences
-/// names none, and has then compared the token with none.
+/// Returns the user of a status; None unless the token is valid for the audience. An API server without support for
+/// audiences names none, which means that it has not checked the token's audience.
 fn user(status: TokenReviewStatus, audience: &str) -> Option<UserInfo> {
     let is_for = status.audiences.iter().flatten().any(|found| found == audience);
     let is_valid = status.authenticated == Some(true) && is_for;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Margin by which a certificate's validity starts before its first use, because the clock of its verifier may be behind.
 pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
-/// Part that the holder of a certificate takes in connections.
+/// Role of a certificate's holder in connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The server of a port.

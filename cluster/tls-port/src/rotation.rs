@@ -124,7 +124,8 @@ impl<V: Verifiers> Rotation<V> {
         };
     }
 
-    /// Makes the changes that are due: first to the Secret, then to where the authorities are read.
+    /// Makes the changes that are due: first to the Secret, then to the objects in which verifiers read the
+    /// authorities.
     async fn keep(&mut self) -> Result<(), kube::Error> {
         let secret = match &self.secret {
             KnownSecret::Unknown => return Ok(()),
@@ -145,8 +146,8 @@ impl<V: Verifiers> Rotation<V> {
         }
     }
 
-    /// Returns for how long every holder could read these pairs, and every verifier their authorities; `None` if one of
-    /// them cannot yet.
+    /// Returns for how long every holder has been able to read these pairs, and every verifier their authorities;
+    /// `None` if one of them cannot yet.
     fn known_for(&mut self) -> Option<Duration> {
         let pairs = self.pairs.as_ref()?;
         // A switch changes the pair in use, and leaves the bundle as it is.

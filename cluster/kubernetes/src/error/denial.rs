@@ -2,7 +2,7 @@
 
 /// Part of a denial's message, and advice on what to do about the denial. The first match counts.
 const ADVICE: [(&str, &str); 18] = [
-    ("exceeded quota", "raise the quota of the namespace, or ask for less"),
+    ("exceeded quota", "raise the quota of the namespace, or request less"),
     ("failed quota", "set the missing resources in the service, or give the namespace a LimitRange with defaults"),
     (
         "hostPath volumes (",

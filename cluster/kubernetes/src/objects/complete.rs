@@ -31,7 +31,7 @@ pub(crate) use storage::{
     CREDENTIALS, DISK_REQUEST, ModelAccount, PROGRESS_PORT, PROGRESS_VARIABLE, is_fetched, without_image_volumes,
 };
 
-/// Properties of the place where a revision's pods run that shape the pods.
+/// Facts about the namespace, the service and the cluster that shape a revision's pods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodContext {
     /// Pod Security Standard that the namespace enforces.

@@ -110,7 +110,7 @@ fn a_refusal_names_the_kind_and_name_of_a_foreign_object() {
 }
 
 #[test]
-fn a_transformers_objects_are_told_apart_from_the_predictors() {
+fn a_transformers_objects_are_distinguished_from_the_predictors() {
     let predictor = ServiceName::new("vision", "digits").unwrap();
     let transformer = predictor.of_component(ComponentKind::Transformer).unwrap();
     let revision = transformer.revision(1).unwrap();

@@ -25,10 +25,10 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// Time for all reports of a round. Pods that are not reached by then have no progress until the next round.
 const ROUND: Duration = Duration::from_secs(4);
 
-/// Number of pods of one round that are asked at the same time.
+/// Number of pods that are queried concurrently in one round.
 const AT_ONCE: usize = 32;
 
-/// Number of pods of one revision that are asked: a condition shows the progress of one.
+/// Number of pods that are queried per revision: a condition shows the progress of only one.
 const PER_REVISION: usize = 2;
 
 /// Maximum length of a response's head, in bytes.
@@ -37,7 +37,7 @@ const MAX_HEAD: usize = 1024;
 const REQUEST: &[u8] = b"GET /progress HTTP/1.1\r\nHost: storage-initializer\r\nConnection: close\r\n\r\n";
 
 impl Kubernetes {
-    /// Asks the pods that fetch their models for their progress every five seconds, which the snapshots then show.
+    /// Queries the pods that fetch their models for their progress every five seconds; the snapshots then show it.
     /// Never returns.
     pub async fn follow_downloads(&self) {
         loop {

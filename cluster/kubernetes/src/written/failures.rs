@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn failures_are_read_as_they_were_written() {
         let text = WrittenFailures::of(&report()).text().unwrap().unwrap();
         let read: WrittenFailures = serde_json::from_str(&text).unwrap();
         assert_eq!((read.outlook(), read.failure()), (Outlook::Fails, report().failure));
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_tell_is_no_annotation() {
+    fn without_failures_there_is_no_annotation() {
         let none = FailureReport { outlook: Outlook::Starts, failure: None, exits: Vec::new(), ..report() };
         assert_eq!(WrittenFailures::of(&none).text().unwrap(), None);
     }
 
     #[test]
-    fn the_newest_ends_of_many_are_written_and_messages_are_bounded() {
+    fn only_the_newest_exits_are_written_and_messages_are_bounded() {
         let long = "é".repeat(2000);
         let many = (0..200_u64).map(|at| {
             (Arc::from(format!("pod-{at}")), Failure { at: Some(at), ..Failure::new(FailureReason::Exited, &*long) })

@@ -37,7 +37,7 @@ impl WrittenRevision {
         let tls = transport == Transport::Tls;
         Self {
             identity: workload.identity().as_str().to_owned(),
-            // With TLS, the kubelet asks another port, and a gateway still makes the V2 call.
+            // With TLS, the kubelet probes another port, but a gateway still makes the V2 call.
             v2_ready: tls || is_probed_by_v2(pod),
             tls,
             concurrency: workload.concurrency,

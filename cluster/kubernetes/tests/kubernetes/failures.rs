@@ -93,7 +93,7 @@ async fn restrict(client: &Client, namespace: &str) {
 }
 
 #[tokio::test]
-async fn a_full_quota_is_told_and_passes() {
+async fn an_exhausted_quota_is_reported_until_there_is_room() {
     let case = Case::new("fails-quota", server::template()).await;
     let quotas: Api<ResourceQuota> = Api::namespaced(case.client.clone(), "fails-quota");
     let quota: ResourceQuota = serde_json::from_value(json!({
@@ -107,14 +107,14 @@ async fn a_full_quota_is_told_and_passes() {
 }
 
 #[tokio::test]
-async fn a_restricted_namespace_takes_every_pod_that_does_not_say_otherwise() {
+async fn a_restricted_namespace_accepts_pods_that_do_not_set_their_own_security() {
     let case = Case::new("fails-not-restricted", server::template()).await;
     restrict(&case.client, "fails-not-restricted").await;
     case.runs().await;
 }
 
 #[tokio::test]
-async fn a_pod_that_a_restricted_namespace_refuses_is_told() {
+async fn a_pod_that_a_restricted_namespace_refuses_is_a_failure() {
     let root = container_with(json!({ "securityContext": { "runAsUser": 0 } }));
     let case = Case::new("fails-restricted", root).await;
     restrict(&case.client, "fails-restricted").await;
@@ -122,7 +122,7 @@ async fn a_pod_that_a_restricted_namespace_refuses_is_told() {
 }
 
 #[tokio::test]
-async fn a_host_path_that_a_namespace_refuses_is_told() {
+async fn a_host_path_that_a_namespace_refuses_is_reported() {
     let volumes = json!({ "volumes": [{ "name": "data", "hostPath": { "path": "/data" } }] });
     let case = Case::new("fails-host-path", pod_with(volumes)).await;
     restrict(&case.client, "fails-host-path").await;
@@ -130,24 +130,24 @@ async fn a_host_path_that_a_namespace_refuses_is_told() {
 }
 
 #[tokio::test]
-async fn a_scheduler_that_is_not_there_is_told() {
+async fn a_missing_scheduler_is_reported() {
     let scheduler = json!({ "schedulerName": "nobody" });
     let case = Case::new("fails-scheduler", pod_with(scheduler)).await;
     case.fails(&["no scheduler called nobody", "correct schedulerName"]).await;
 }
 
 #[tokio::test]
-async fn a_gpu_that_no_node_has_is_told() {
+async fn a_gpu_that_no_node_has_is_reported() {
     let gpus = json!({ "resources": { "limits": { "nvidia.com/gpu": "64" } } });
     let case = Case::new("fails-gpu", container_with(gpus)).await;
-    case.fails(&["Insufficient nvidia.com/gpu", "ask for less"]).await;
+    case.fails(&["Insufficient nvidia.com/gpu", "request less"]).await;
     let seen = case.cluster.watch().borrow().revision(&case.workload.revision).cloned().unwrap();
     let lacks = seen.failure.as_ref().and_then(|failure| failure.lacks.as_deref());
     assert_eq!(lacks, Some("nvidia.com/gpu"));
 }
 
 #[tokio::test]
-async fn gpus_whole_and_in_parts_are_had() {
+async fn whole_gpus_and_parts_of_gpus_are_placed() {
     for (namespace, name) in [("runs-gpu", "nvidia.com/gpu"), ("runs-mig", "nvidia.com/mig-1g.10gb")] {
         let asks = json!({ "resources": { "requests": { name: "1" } } });
         Case::new(namespace, container_with(asks)).await.runs().await;
@@ -155,7 +155,7 @@ async fn gpus_whole_and_in_parts_are_had() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_not_there_is_told() {
+async fn a_missing_volume_claim_is_reported() {
     let mut case = Case::new("fails-claim", server::template()).await;
     case.workload.storage =
         vec![Storage { uri: "pvc://nowhere/digits".into(), mount_path: "/mnt/models".into(), claims: None }];
@@ -163,14 +163,14 @@ async fn a_claim_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_device_claim_that_is_not_there_is_told() {
+async fn a_missing_device_claim_is_reported() {
     let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
     let case = Case::new("fails-device", pod_with(json!({ "resourceClaims": claims }))).await;
     case.fails(&["one-gpu", "create"]).await;
 }
 
 #[tokio::test]
-async fn what_a_pod_names_and_is_not_there_is_told() {
+async fn missing_objects_that_a_pod_names_are_reported() {
     for (namespace, more, words) in [
         ("fails-runtime-class", json!({ "runtimeClassName": "nvidia" }), ["RuntimeClass", "create that RuntimeClass"]),
         (
@@ -189,7 +189,7 @@ async fn what_a_pod_names_and_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_done_now_is_a_denial() {
+async fn a_write_that_is_forbidden_for_now_is_a_denial() {
     let mut case = Case::new("fails-rights", server::template()).await;
     let client = server::client_with("test-nobody", Vec::new()).await;
     let refused = Kubernetes::connect(client, Options::default()).await;
@@ -202,7 +202,7 @@ async fn what_may_not_be_done_now_is_a_denial() {
 }
 
 #[tokio::test]
-async fn an_object_that_can_never_be_is_a_refusal() {
+async fn an_object_that_can_never_be_valid_is_a_refusal() {
     let case = Case::new("fails-invalid", pod_with(json!({ "restartPolicy": "Never" }))).await;
     let refused = case.apply().await.unwrap_err();
     assert!(matches!(refused, ClusterError::Refused { .. }), "{refused:?}");
@@ -224,7 +224,7 @@ async fn lacks_one(case: &Case, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_replica_that_a_quota_refuses_is_told_beside_one_that_serves() {
+async fn a_replica_that_a_quota_refuses_is_reported_beside_one_that_serves() {
     let mut case = Case::new("lacks-quota", server::template()).await;
     let quotas: Api<ResourceQuota> = Api::namespaced(case.client.clone(), "lacks-quota");
     let quota = json!({ "metadata": { "name": "pods" }, "spec": { "hard": { "pods": "1" } } });
@@ -235,7 +235,7 @@ async fn a_replica_that_a_quota_refuses_is_told_beside_one_that_serves() {
 }
 
 #[tokio::test]
-async fn a_replica_that_no_node_has_room_for_is_told_beside_one_that_serves() {
+async fn a_replica_that_no_node_has_room_for_is_reported_beside_one_that_serves() {
     let itself = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
         "topologyKey": "kubernetes.io/os",
         "labelSelector": { "matchLabels": { "serving.kserve.io/inferenceservice": "digits" } },

@@ -152,7 +152,7 @@ async fn why_a_revision_cannot_start_reaches_gateways_and_is_no_drift() {
     let name = workload.revision.clone();
     let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
     seen.control.apply(desired.clone()).await.unwrap();
-    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be had");
+    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be pulled");
     let mut snapshots = seen.gateway.watch();
     for (outlook, failure) in [(Outlook::Fails, Some(cause)), (Outlook::Starts, None)] {
         let revision = name.clone();

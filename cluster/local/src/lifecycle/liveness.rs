@@ -148,7 +148,7 @@ mod tests {
         }
 
         #[test]
-        fn one_that_was_never_ready_never_hangs(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
+        fn a_replica_that_was_never_ready_does_not_count_as_hung(seconds in proptest::collection::vec(0_u64..1000, 0..20)) {
             let mut liveness = Liveness::new(SECOND, 1, Duration::ZERO);
             for second in seconds {
                 prop_assert_eq!(liveness.probed(ProbeResult::Failure, Duration::from_secs(second)), Verdict::Alive);

@@ -55,7 +55,7 @@ fn a_crash_loop_waits_longer_and_longer() {
 }
 
 #[test]
-fn one_that_worked_is_back_at_once() {
+fn a_replica_that_worked_restarts_at_once() {
     let mut lifecycle = lifecycle(1, 1);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Success, ms(100));
@@ -67,7 +67,7 @@ fn one_that_worked_is_back_at_once() {
 }
 
 #[test]
-fn a_few_misses_are_forgiven() {
+fn a_few_failed_probes_leave_a_replica_ready() {
     let mut lifecycle = lifecycle(3, 1);
     lifecycle.started();
     lifecycle.probed(ProbeResult::Failure, ms(0));

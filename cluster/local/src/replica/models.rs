@@ -27,7 +27,8 @@ pub(super) async fn ensure(
     Ok(locks)
 }
 
-/// Downloads a model, unless it is complete, and makes room for it among the others.
+/// Downloads a model, unless it is complete already, and makes room for it by removing models that were used least
+/// recently.
 async fn download(
     model: &ModelFiles,
     spec: &LaunchSpec,

@@ -29,7 +29,8 @@ pub(crate) fn due(pairs: Option<&Pairs>, options: &CertificateOptions, now: u64,
     match next {
         Some(_) if is_settled || !is_usable => Due::Switch,
         None if !is_usable => Due::Create,
-        // The next pair takes the former authority's place, so every process must have left the former pair before.
+        // The next pair takes the former authority's place, so every process must have stopped using the former pair
+        // before.
         None if pairs.former_authority.is_some() && !is_settled => Due::Nothing,
         None if now >= pairs.current.begins.saturating_add(options.renew_after.as_secs()) => Due::Next,
         Some(_) | None => Due::Nothing,

@@ -11,9 +11,9 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub struct CertificateOptions {
     /// Namespace and name of the Secret with the certificates.
     pub secret: (String, String),
-    /// Part that the holders of the certificates take in connections.
+    /// Role of the certificates' holders in connections.
     pub purpose: Purpose,
-    /// Names of the objects by which API servers find a port; none if those that verify the certificates read the Secret.
+    /// Names of the objects by which API servers find a port; empty if the verifiers read the Secret itself.
     pub called_by: Vec<String>,
     /// DNS names and IP addresses of the certificates.
     pub names: Vec<String>,

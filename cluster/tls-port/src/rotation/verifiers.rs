@@ -12,13 +12,13 @@ use crate::trust::{PortReference, patch};
 
 /// Processes that verify the certificates of a Secret.
 pub trait Verifiers: Send {
-    /// Waits for a change of what is known about them; forever if there is none.
+    /// Waits until the known state of the verifiers changes; waits forever if it cannot change.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Returns true if all of them can read these authorities, in PEM.
+    /// Returns true if all verifiers can read these authorities, in PEM.
     fn can_read(&self, authorities: &str) -> bool;
 
-    /// Writes these authorities to where they read them.
+    /// Writes these authorities to the objects in which the verifiers read them.
     ///
     /// # Errors
     /// [`kube::Error`] of a failed write.

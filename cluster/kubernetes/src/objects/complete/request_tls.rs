@@ -14,7 +14,7 @@ use crate::entry::entry;
 /// Flag of Weir's runtime with the file of its certificate.
 const CERTIFICATE: &str = "--tls-cert";
 
-/// Variables of Weir's runtime with the place where it gets certificates, and the authority that it trusts.
+/// Variables of Weir's runtime: the URL at which it gets certificates, and the authority that it trusts.
 const URL: &str = "WEIR_CERTIFICATE_URL";
 const AUTHORITY: &str = "WEIR_CERTIFICATE_CA";
 
@@ -31,7 +31,7 @@ const DIRECTORY: &str = "/var/run/weir/certificates";
 /// exists.
 const TOKEN_LIFETIME: i64 = 600;
 
-/// Path of the V2 call by which the process is found alive.
+/// Path of the V2 liveness call.
 const V2_LIVE: &str = "/v2/health/live";
 
 /// Returns the protocol by which a pod receives requests.
@@ -40,7 +40,7 @@ pub(crate) fn transport(pod: &PodTemplateSpec) -> Transport {
     if is_encrypted { Transport::Tls } else { Transport::Plain }
 }
 
-/// Returns true if a container serves TLS. Other servers than Weir's runtime serve plainly, as far as the platform can tell.
+/// Returns true if a container serves TLS. Servers other than Weir's runtime are assumed to serve without TLS.
 pub(super) fn is_served_by(container: &Container) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
     let mut flags = words.map(|word| word.split_once('=').map_or(&**word, |(flag, _)| flag));
@@ -49,8 +49,8 @@ pub(super) fn is_served_by(container: &Container) -> bool {
         && (flags.any(|flag| flag == CERTIFICATE) || variables.any(|variable| variable.name == URL))
 }
 
-/// Lets the container that receives the requests get certificates from this source, if it is Weir's runtime and has none of its
-/// own.
+/// Makes the container that receives the requests get certificates from this source, if it runs Weir's runtime and has
+/// no certificate of its own.
 pub(super) fn provide(pod: &mut PodSpec, source: Option<&CertificateSource>) {
     let Some(source) = source else {
         return;
@@ -88,7 +88,8 @@ fn token() -> Volume {
     Volume { name: VOLUME.to_owned(), projected: Some(projected), ..Volume::default() }
 }
 
-/// Moves the probes of the ports for requests to the port of the metrics, which stays plain: a kubelet has no certificate.
+/// Moves probes from the ports for requests to the port of the metrics, which serves without TLS, because the kubelet
+/// has no client certificate.
 pub(super) fn probe_beside(container: &mut Container, ports: ContainerPorts) {
     let metrics = weir_runtime::metrics_port(container);
     let named = container.ports.clone().unwrap_or_default();
@@ -105,8 +106,8 @@ pub(super) fn probe_beside(container: &mut Container, ports: ContainerPorts) {
     }
 }
 
-/// Returns the path at the port of the metrics that says the same as a probe; `None` for a probe of another port, or one that
-/// only opens a connection.
+/// Returns the path at the port of the metrics that is equivalent to a probe; `None` for a probe of another port, or
+/// one that only opens a connection.
 fn path_beside(probe: &Probe, ports: ContainerPorts, named: &[ContainerPort]) -> Option<&'static str> {
     let is_for_requests =
         |number: i32| [ports.http, ports.grpc].into_iter().flatten().any(|port| i32::from(port) == number);

@@ -108,7 +108,7 @@ fn noted_at(version: u64, replicas: u32) -> Change {
 }
 
 #[test]
-fn a_number_that_was_noted_is_shown_before_a_watch_does() {
+fn a_noted_number_is_shown_before_a_watch_reports_it() {
     let mut observed = observed();
     let mut after = |change| {
         observed.take(change);
@@ -132,7 +132,7 @@ fn a_number_that_was_noted_is_shown_before_a_watch_does() {
 
 proptest::proptest! {
     #[test]
-    fn the_newest_number_is_shown_in_whatever_order_answers_and_watches_tell(
+    fn the_newest_number_is_shown_in_any_order_of_answers_and_watch_events(
         numbers in proptest::collection::vec((0..9_u32, proptest::bool::ANY, 0..1000_u32), 1..12),
     ) {
         let mut all: Vec<_> = (101_u64..).zip(numbers).collect();
@@ -153,7 +153,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_revision_is_what_its_objects_say() {
+fn a_revision_is_built_from_its_objects() {
     let seen = snapshot(&mut observed());
     let revision = seen.revision(&workload().revision).unwrap();
     assert_eq!(revision.identity, workload().identity());
@@ -235,7 +235,7 @@ fn a_route_of_another_name_or_to_anothers_revision_is_not_read() {
 }
 
 #[test]
-fn what_cannot_be_read_keeps_its_last_good_state() {
+fn an_unreadable_object_keeps_its_last_good_state() {
     let mut observed = observed();
     let before = snapshot(&mut observed);
     for (mut object, annotation) in [(headless(), WORKLOAD), (routed(150), ROUTE)] {
@@ -249,7 +249,7 @@ fn what_cannot_be_read_keeps_its_last_good_state() {
 }
 
 #[test]
-fn a_revision_that_ends_is_seen_until_its_last_pod_has() {
+fn an_ending_revision_is_shown_until_its_last_pod_is_gone() {
     let mut observed = observed();
     let name = workload().revision;
     assert!(snapshot(&mut observed).revision(&name).is_some());
@@ -263,7 +263,7 @@ fn a_revision_that_ends_is_seen_until_its_last_pod_has() {
 }
 
 #[test]
-fn a_list_that_is_made_again_forgets_what_is_not_in_it() {
+fn a_repeated_list_drops_the_objects_that_it_lacks() {
     let mut observed = observed();
     for event in list(vec![pod("b")]) {
         observed.take(Change::Pod(event));
@@ -299,7 +299,7 @@ fn gateways_are_the_ready_endpoints() {
 }
 
 #[test]
-fn a_gateway_with_addresses_of_both_families_is_one_at_that_of_ipv4() {
+fn a_gateway_with_addresses_of_both_families_is_listed_once_by_ipv4() {
     let slice = |slice: &str, address: &str| -> EndpointSlice {
         serde_json::from_value(json!({
             "metadata": { "name": slice, "namespace": "weir-system" },
@@ -395,7 +395,7 @@ fn a_gateway_sees_endpoints_as_replicas() {
 }
 
 #[test]
-fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
+fn a_pod_with_addresses_of_both_families_is_one_replica_at_its_ipv4_address() {
     let seen = |slices: &[(&str, &str)]| -> Vec<String> {
         let at = |(name, address): &(&str, &str)| endpoints_at(name, address, &[("a", true)]);
         let mut observed = seen_by_gateway(None, slices.iter().map(at).collect());
@@ -411,7 +411,7 @@ fn a_pod_with_addresses_of_both_families_is_one_replica_at_that_of_ipv4() {
 }
 
 #[test]
-fn a_revision_without_endpoints_sleeps_only_where_its_policy_lets_it() {
+fn a_revision_without_endpoints_is_at_zero_only_if_its_policy_allows_zero() {
     for (policy, is_asleep) in [(Some(sleepy()), true), (Some(ScalingPolicy::default()), false), (None, false)] {
         let mut observed = seen_by_gateway(policy, Vec::new());
         assert_eq!(first(&mut observed).is_at_zero(), is_asleep);
@@ -419,7 +419,7 @@ fn a_revision_without_endpoints_sleeps_only_where_its_policy_lets_it() {
 }
 
 #[test]
-fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
+fn a_gateway_sees_an_ending_revision_until_its_last_endpoint_is_gone() {
     let mut observed = seen_by_gateway(None, vec![endpoints("s", &[("a", true)])]);
     first(&mut observed);
     observed.take(Change::Service(Event::Delete(headless())));
@@ -429,7 +429,7 @@ fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
 }
 
 #[test]
-fn gpus_are_shared_as_long_as_the_labels_of_the_node_say_so() {
+fn gpus_are_shared_while_the_labels_of_the_node_show_it() {
     let mut observed = observed();
     let mut with_gpu = pod("a");
     let spec = with_gpu.spec.as_mut().unwrap();
@@ -454,7 +454,7 @@ fn gpus_are_shared_as_long_as_the_labels_of_the_node_say_so() {
 }
 
 #[test]
-fn pods_that_cannot_be_made_are_told_with_what_to_do() {
+fn pods_that_cannot_be_created_are_reported_with_advice() {
     let mut refused = deployment(1);
     refused.status = serde_json::from_value(json!({ "conditions": [{
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
@@ -475,7 +475,7 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_told_beside_a_replica_that_serves() {
+fn a_silent_node_is_reported_beside_a_replica_that_serves() {
     let mut silent = pod("b");
     silent.spec.as_mut().unwrap().node_name = Some("gpu-1".to_owned());
     silent.status = serde_json::from_value(json!({
@@ -497,7 +497,7 @@ fn a_node_that_does_not_answer_is_told_beside_a_replica_that_serves() {
 }
 
 #[test]
-fn a_pod_that_has_ended_fails_no_revision_whose_next_one_starts() {
+fn an_ended_pod_does_not_fail_a_revision_whose_next_pod_starts() {
     let mut evicted = pod("a");
     evicted.status = serde_json::from_value(json!({
         "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory",
@@ -523,7 +523,7 @@ fn a_pod_that_has_ended_fails_no_revision_whose_next_one_starts() {
 }
 
 #[test]
-fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
+fn a_pod_that_its_node_does_not_set_up_is_reported_once_it_is_late() {
     let mut late = deployment(1);
     late.status = serde_json::from_value(json!({ "conditions": [{
         "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
@@ -578,7 +578,7 @@ fn left(observed: &mut Observed) -> (Option<(u32, u32)>, Option<String>) {
 }
 
 #[test]
-fn what_others_scale_is_left_to_them_until_they_are_gone() {
+fn a_revision_is_left_to_another_autoscaler_until_that_is_gone() {
     let mut observed = bounded();
     let own = (Some((2, 9)), None);
     assert_eq!(left(&mut observed), own);
@@ -594,7 +594,7 @@ fn what_others_scale_is_left_to_them_until_they_are_gone() {
 }
 
 #[test]
-fn autoscalers_of_others_are_waited_for_unless_they_cannot_be_watched() {
+fn the_first_snapshot_waits_for_autoscalers_unless_they_cannot_be_watched() {
     let mut observed = bounded();
     observed.lacks_autoscalers = false;
     assert_eq!(observed.snapshot(), None);
@@ -605,7 +605,7 @@ fn autoscalers_of_others_are_waited_for_unless_they_cannot_be_watched() {
 }
 
 #[test]
-fn what_is_deleted_is_scaled_no_more_while_its_last_pod_ends() {
+fn a_deleted_revision_is_not_scaled_while_its_last_pod_ends() {
     let bounds = |observed: &mut Observed| left(observed).0;
     let mut observed = bounded();
     assert_eq!(bounds(&mut observed), Some((2, 9)));
@@ -624,7 +624,7 @@ fn a_gateway_sees_the_failures_that_the_controller_reports() {
     let mut observed = seen_by_gateway(Some(sleepy()), vec![endpoints("s", &[("a", false)])]);
     assert_eq!(first(&mut observed).outlook(), Outlook::Starts);
     let exit = Failure { exit_code: Some(137), ..Failure::new(FailureReason::OutOfMemory, "it used too much") };
-    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be had");
+    let cause = Failure::new(FailureReason::NotStarted, "the image cannot be pulled");
     let report = FailureReport {
         revision: workload().revision,
         outlook: Outlook::Fails,

@@ -7,13 +7,13 @@ const UNSCHEDULABLE: [(&str, &str); 12] = [
     ("volume node affinity conflict", "let the pod run where its volume is"),
     ("cannot allocate all claims", "no node has such a device free: wait, free one, or change the ResourceClaim"),
     ("resourceclaim", "create that ResourceClaim or ResourceClaimTemplate"),
-    ("Insufficient", "add a node, free that resource, or ask for less"),
+    ("Insufficient", "add a node, free that resource, or request less"),
     ("were unschedulable", "a node is cordoned: `kubectl uncordon` it once it may be used again, or add one"),
     ("{node.kubernetes.io/", "a node is not ready or short of something, as its taint says: repair it, or add one"),
-    ("node affinity/selector", "label a node as nodeSelector and affinity ask, or change them"),
+    ("node affinity/selector", "label a node as nodeSelector and affinity require, or change them"),
     (
         "untolerated taint",
-        "add a toleration of that taint, or a node without it; a node that is not ready has one, too",
+        "add a toleration of that taint, or a node without it; a node that is not ready has such a taint, too",
     ),
     ("topology spread constraints", "add a node, or loosen topologySpreadConstraints"),
     ("Too many pods", "add a node"),
@@ -21,17 +21,17 @@ const UNSCHEDULABLE: [(&str, &str); 12] = [
 
 /// Part of a kubelet's message about a container that it cannot create, and what to do about it.
 const CONTAINER: [(&str, &str); 11] = [
-    ("image will run as root", "choose an image that does not, or write securityContext.runAsUser"),
+    ("image will run as root", "choose an image with another user, or write securityContext.runAsUser"),
     ("non-numeric user", "write securityContext.runAsUser with that user's number"),
     ("couldn't find key", "add that key to it, or correct the name of the key, such as model.storage.key"),
     ("secret", "create that Secret"),
     ("configmap", "create that ConfigMap"),
-    ("subPath", "put the model where the storageUri says, or correct that"),
+    ("subPath", "put the model at the path of the storageUri, or correct the storageUri"),
     ("executable file not found", "correct the container's command"),
     ("no such file or directory", "correct the container's command"),
-    ("permission denied", "name a program that may be executed"),
-    ("pull QPS exceeded", "it is tried again"),
-    ("name conflict", "it is tried again"),
+    ("permission denied", "name an executable program as the container's command"),
+    ("pull QPS exceeded", "the kubelet tries again"),
+    ("name conflict", "the kubelet tries again"),
 ];
 
 /// Parts of a registry's message when it refuses a pull.
@@ -48,7 +48,7 @@ pub(super) fn of_image(message: &str, secrets: &[&str]) -> String {
         (true, []) => "name a Secret for its registry in imagePullSecrets, or correct its name".to_owned(),
         (false, []) => "correct its name and tag, or name a Secret for its registry in imagePullSecrets".to_owned(),
         (true, secrets) => format!(
-            "create the Secret {} of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
+            "create the Secret {} of imagePullSecrets in this namespace, if it is missing, or correct its content",
             secrets.join(" and ")
         ),
         (false, secrets) => format!(

@@ -243,7 +243,7 @@ fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &st
     let reason = if reason == "ErrImagePull" { "ImagePullBackOff" } else { reason };
     let cause = message.split_once(PULL_CAUSE).map_or(message, |(_, cause)| cause);
     let sentence = format!(
-        "the image {:?} cannot be had, {reason}{}: {}",
+        "the image {:?} cannot be pulled, {reason}{}: {}",
         status.image,
         in_parentheses(cause),
         advice::of_image(cause, &pull_secrets(pod))
@@ -263,7 +263,7 @@ pub(super) fn steady(pod: &Pod, now: Option<Failure>, former: Option<Failure>) -
         let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
         !waiting.and_then(|waiting| waiting.message.as_deref()).is_some_and(|message| message.contains(PULL_CAUSE))
     });
-    let prefix = waits.map(|status| format!("the image {:?} cannot be had, ", status.image));
+    let prefix = waits.map(|status| format!("the image {:?} cannot be pulled, ", status.image));
     let same = former.filter(|former| {
         let of_image = |failure: &Failure| prefix.as_ref().is_some_and(|prefix| failure.message.starts_with(&**prefix));
         is_bare && of_image(former) && of_image(&now)

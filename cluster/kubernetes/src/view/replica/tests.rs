@@ -45,7 +45,7 @@ fn a_ready_pod_has_the_addresses_of_the_container_that_serves() {
 }
 
 #[test]
-fn one_that_was_ready_is_unready_and_not_starting() {
+fn a_pod_that_was_ready_is_unready_and_not_starting() {
     let starts = seen(&running(), "False", None);
     assert_eq!(starts.phase, Phase::Starting);
     let ready = seen(&running(), "True", Some(&starts));
@@ -55,7 +55,7 @@ fn one_that_was_ready_is_unready_and_not_starting() {
 }
 
 #[test]
-fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
+fn a_pod_on_a_silent_node_is_unready_until_it_is_given_up() {
     let mut pod = pod(&running(), "False");
     let ready = json!([
         { "type": "Ready", "status": "False" }, { "type": "ContainersReady", "status": "True" },
@@ -74,14 +74,14 @@ fn one_whose_node_is_silent_is_unready_until_it_is_given_up() {
 }
 
 #[test]
-fn one_that_is_deleted_terminates_though_it_is_ready() {
+fn a_deleted_pod_terminates_even_if_it_is_ready() {
     let mut pod = pod(&running(), "True");
     pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, None).phase, Phase::Terminating);
 }
 
 #[test]
-fn one_that_is_deleted_has_not_failed_when_its_process_ends() {
+fn a_deleted_pod_has_not_failed_when_its_process_ends() {
     let mut pod = pod(&json!({ "now": { "terminated": { "exitCode": 0 } } }), "False");
     pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, None).failure, None);
@@ -95,7 +95,7 @@ fn a_container_that_is_being_made_has_not_failed() {
 }
 
 #[test]
-fn a_pod_that_has_ended_takes_no_place() {
+fn an_ended_pod_does_not_count_towards_the_desired_number() {
     let mut evicted = pod(&json!({}), "False");
     let status = evicted.status.as_mut().unwrap();
     status.phase = Some("Failed".to_owned());
@@ -106,7 +106,7 @@ fn a_pod_that_has_ended_takes_no_place() {
 }
 
 #[test]
-fn the_end_of_a_start_is_told_until_it_is_ready_and_what_kept_it_from_one_until_it_starts() {
+fn an_exit_is_reported_until_the_pod_is_ready_and_a_failed_start_until_it_starts() {
     let image = json!({ "now": { "waiting": { "reason": "ErrImagePull" } } });
     let unstarted = seen(&image, "False", None);
     assert!(unstarted.failure.is_some());

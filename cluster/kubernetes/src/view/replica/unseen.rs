@@ -1,4 +1,4 @@
-//! Pods that no scheduler has looked at. Nothing in their status says so, and no later event comes.
+//! Pods that no scheduler has processed. Their status does not show this, and no later event reports it.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use weir_cluster::{Failure, FailureReason, Replica};
 
 use super::{Phase, failure, status};
 
-/// Time that a scheduler may take to look at a new pod, in seconds. Each pod takes it less than one second, and a
-/// restart of the scheduler about ten.
+/// Time that a scheduler may take to process a new pod, in seconds. Each pod takes less than one second, and a restart
+/// of the scheduler about ten.
 const LATE: u64 = 30;
 
 /// Name of the scheduler for pods that name none.
 const DEFAULT: &str = "default-scheduler";
 
-/// Pod that no scheduler has looked at yet.
+/// Pod that no scheduler has processed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
     /// Creation time of the pod, in seconds since 1970.
@@ -24,7 +24,7 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
-    /// Returns the pod's state if no scheduler has looked at it yet.
+    /// Returns the pod's state if no scheduler has processed it yet.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref()?;
         let conditions = status(pod).and_then(|status| status.conditions.as_ref());

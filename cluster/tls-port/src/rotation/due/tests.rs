@@ -75,8 +75,8 @@ fn the_next_pair_waits_until_it_is_trusted() {
 }
 
 proptest! {
-    /// Holds however late each check is, up to a tenth of the lifetime, where each write becomes known at the next
-    /// check.
+    /// The property holds if each check is late by up to a tenth of the lifetime, and each write becomes known at the
+    /// next check.
     #[test]
     fn the_current_pair_is_always_valid_and_trusted(
         pauses in prop::collection::vec(1..90_u64, 50..100),
@@ -141,8 +141,8 @@ fn moments(readers: &[Reader], written: &[(u64, Pairs)], now: u64, next: u64) ->
 }
 
 proptest! {
-    /// Holds with the settings of gateways, where each process reads each content with a delay of its own, and no process
-    /// writes for up to four days, at any step of a rotation.
+    /// The property holds with the settings of gateways if each process reads each content with its own delay, and no
+    /// process writes for up to four days at any step of a rotation.
     #[test]
     fn peers_accept_each_other_at_every_moment(
         mut readers in prop::collection::vec(reader(), 3),

@@ -5,9 +5,9 @@ use weir_cluster::{Identity, RevisionName};
 use super::*;
 use crate::FetchOptions;
 
-/// Place in which a pod's models are fetched.
+/// Properties of the cluster and the service with which a test provides a pod with its models.
 #[derive(Default)]
-struct Place {
+struct FetchCase {
     annotations: Vec<(&'static str, &'static str)>,
     account: Value,
     containers: Vec<StorageContainer>,
@@ -15,11 +15,11 @@ struct Place {
 }
 
 fn provided(container: &Value, uris: &[(&str, &str)], may_write: &'static str) -> Result<Value, String> {
-    let place = Place { annotations: vec![(READ_ONLY, may_write)], ..Place::default() };
+    let place = FetchCase { annotations: vec![(READ_ONLY, may_write)], ..FetchCase::default() };
     provided_in(&place, container, uris)
 }
 
-fn provided_in(place: &Place, container: &Value, uris: &[(&str, &str)]) -> Result<Value, String> {
+fn provided_in(place: &FetchCase, container: &Value, uris: &[(&str, &str)]) -> Result<Value, String> {
     let template: PodTemplateSpec = serde_json::from_value(json!({
         "spec": { "containers": [{ "name": "proxy" }, container] },
     }))
@@ -118,7 +118,7 @@ fn a_url_is_fetched_by_an_init_container() {
 #[test]
 fn an_init_container_uses_the_cache_of_its_node_with_a_token_of_its_own() {
     let fetch = FetchOptions { node_cache: Some("http://cache:8082".to_owned()), ..FetchOptions::default() };
-    let place = Place { fetch, ..Place::default() };
+    let place = FetchCase { fetch, ..FetchCase::default() };
     let uris = [("s3://models/a", "/mnt/a"), ("s3://models/b", "/mnt/b")];
     let pod = provided_in(&place, &server(), &uris).unwrap();
     for number in 0..2 {
@@ -282,7 +282,7 @@ fn variable<'a>(pod: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn the_accounts_secrets_reach_the_fetch_as_files() {
-    let place = Place { account: reader(), ..Place::default() };
+    let place = FetchCase { account: reader(), ..FetchCase::default() };
     let uris = [("s3://models/base", "/mnt/models"), ("oci://registry/adapter", "/mnt/adapters")];
     let pod = provided_in(&place, &server(), &uris).unwrap();
     assert_eq!(secrets(&pod, 0), ["s3-reader", "hub"]);
@@ -298,7 +298,7 @@ fn the_accounts_secrets_reach_the_fetch_as_files() {
 fn annotations_about_s3_become_variables_and_the_services_win() {
     let annotations =
         vec![("serving.kserve.io/s3-region", "us-east-1"), ("serving.kserve.io/s3-useanoncredential", "true")];
-    let place = Place { account: reader(), annotations, ..Place::default() };
+    let place = FetchCase { account: reader(), annotations, ..FetchCase::default() };
     let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
     for (name, value) in [
         ("S3_ENDPOINT", "minio.example.com:9000"),
@@ -315,7 +315,7 @@ fn annotations_about_s3_become_variables_and_the_services_win() {
 #[test]
 fn the_secret_that_a_service_names_replaces_the_accounts() {
     let annotations = vec![(SECRET_NAME, "own")];
-    let place = Place { account: reader(), annotations, ..Place::default() };
+    let place = FetchCase { account: reader(), annotations, ..FetchCase::default() };
     let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
     assert_eq!(secrets(&pod, 0), ["own"]);
 }
@@ -324,7 +324,7 @@ fn the_secret_that_a_service_names_replaces_the_accounts() {
 fn a_store_by_its_key_is_read_from_its_secret() {
     let of = |annotations: Vec<(&'static str, &'static str)>| {
         let annotations = [(STORAGE_SPEC, "true")].into_iter().chain(annotations).collect();
-        let place = Place { annotations, ..Place::default() };
+        let place = FetchCase { annotations, ..FetchCase::default() };
         provided_in(&place, &server(), &[("<scheme-placeholder>://digits", "/mnt/models")]).unwrap()
     };
     let parameters = r#"{"bucket":"models","type":"s3"}"#;
@@ -354,7 +354,8 @@ fn the_fetch_gets_the_hubs_token_and_the_proxy_of_the_server() {
     let env = [("HTTPS_PROXY", "http://proxy"), ("NO_PROXY", ".svc")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let fetch = FetchOptions { env, ..FetchOptions::default() };
-    let pod = provided_in(&Place { fetch, ..Place::default() }, &server, &[("hf://org/model", "/mnt/models")]).unwrap();
+    let pod = provided_in(&FetchCase { fetch, ..FetchCase::default() }, &server, &[("hf://org/model", "/mnt/models")])
+        .unwrap();
     assert_eq!(*variable(&pod, "HF_TOKEN"), token);
     assert_eq!(variable(&pod, "HTTPS_PROXY")["value"], "http://own");
     assert_eq!(variable(&pod, "NO_PROXY")["value"], ".svc");
@@ -363,9 +364,9 @@ fn the_fetch_gets_the_hubs_token_and_the_proxy_of_the_server() {
 
 #[test]
 fn certificates_of_private_authorities_are_mounted() {
-    let mut place = Place::default();
+    let mut place = FetchCase::default();
     place.fetch.ca_bundle = Some("authorities".to_owned());
-    let bundle = |place: &Place| {
+    let bundle = |place: &FetchCase| {
         let pod = provided_in(place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
         assert_eq!(variable(&pod, "AWS_CA_BUNDLE")["value"], "/etc/ssl/custom-certs/cabundle.crt");
         let mounts = pod["initContainers"][0]["volumeMounts"].as_array().unwrap();
@@ -387,7 +388,7 @@ fn a_service_sets_the_resources_and_the_image_of_its_fetch() {
         ("weir.dev/storage-initializer-ephemeral-storage", "30Gi"),
         ("weir.dev/storage-initializer-image", "mirror.example.com/weir:1"),
     ];
-    let place = Place { annotations, ..Place::default() };
+    let place = FetchCase { annotations, ..FetchCase::default() };
     let pod = provided_in(&place, &server(), &[("s3://models/base", "/mnt/models")]).unwrap();
     let fetch = &pod["initContainers"][0];
     assert_eq!(fetch["image"], "mirror.example.com/weir:1");
@@ -410,7 +411,7 @@ fn declared(name: &str, prefix: &str) -> StorageContainer {
 #[test]
 fn the_clusters_container_fetches_what_its_formats_fit() {
     let containers = vec![declared("a", "hdfs://"), declared("b", "s3://")];
-    let place = Place { containers, account: reader(), ..Place::default() };
+    let place = FetchCase { containers, account: reader(), ..FetchCase::default() };
     let pod = provided_in(&place, &server(), &[("hdfs://name/digits", "/mnt/models")]).unwrap();
     let fetch = &pod["initContainers"][0];
     assert_eq!(fetch["name"], "storage-initializer");
@@ -430,7 +431,7 @@ fn the_clusters_container_fetches_what_its_formats_fit() {
 fn a_predictor_names_its_storage_container() {
     let of = |name: &'static str| {
         let containers = vec![declared("a", "hdfs://"), declared("b", "s3://")];
-        let place = Place { containers, annotations: vec![(STORAGE_CONTAINER, name)], ..Place::default() };
+        let place = FetchCase { containers, annotations: vec![(STORAGE_CONTAINER, name)], ..FetchCase::default() };
         provided_in(&place, &server(), &[("gs://models/base", "/mnt/models")])
     };
     assert_eq!(of("b").unwrap()["initContainers"][0]["image"], "example/initializer:1");

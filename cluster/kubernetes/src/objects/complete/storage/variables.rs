@@ -24,7 +24,8 @@ const S3_VARIABLES: [(&str, &[&str]); 7] = [
     ("cabundle", &["AWS_CA_BUNDLE"]),
 ];
 
-/// Variables of the serving container that a fetch gets too: its user means the model's download as well.
+/// Variables of the serving container that a fetch gets too, because users set them for the download of the model as
+/// well.
 const SHARED: [&str; 11] = [
     "HF_ENDPOINT",
     "HF_TOKEN",

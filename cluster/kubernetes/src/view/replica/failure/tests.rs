@@ -81,7 +81,7 @@ fn a_pod_without_a_node_says_what_to_do() {
             ),
             R::NotStarted,
             "no node takes it (0/3 nodes are available: 3 Insufficient nvidia.com/gpu): add a node, free that resource, \
-             or ask for less",
+             or request less",
         ),
         (
             condition(
@@ -95,13 +95,13 @@ fn a_pod_without_a_node_says_what_to_do() {
             condition("Unschedulable", "0/1 nodes are available: 1 node(s) had untolerated taint(s)"),
             R::NotStarted,
             "no node takes it (0/1 nodes are available: 1 node(s) had untolerated taint(s)): add a toleration of that \
-             taint, or a node without it; a node that is not ready has one, too",
+             taint, or a node without it; a node that is not ready has such a taint, too",
         ),
         (
             condition("Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."),
             R::NotStarted,
             "no node takes it (0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector): label a \
-             node as nodeSelector and affinity ask, or change them",
+             node as nodeSelector and affinity require, or change them",
         ),
         (
             condition("Unschedulable", "0/3 nodes are available: 3 cannot allocate all claims."),
@@ -115,7 +115,7 @@ fn a_pod_without_a_node_says_what_to_do() {
 }
 
 #[test]
-fn a_pod_whose_nodes_went_says_what_became_of_them() {
+fn a_pod_whose_nodes_are_cordoned_or_not_ready_says_so() {
     for (status, reason, sentence) in [
         (
             condition(
@@ -166,7 +166,7 @@ fn a_container_that_cannot_be_made_says_what_to_do() {
         (
             serving(&waiting("ImagePullBackOff", r#"Back-off pulling image "example/server:1""#), &none),
             R::NotStarted,
-            r#"the image "example/server:1" cannot be had, ImagePullBackOff (Back-off pulling image "example/server:1"): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
+            r#"the image "example/server:1" cannot be pulled, ImagePullBackOff (Back-off pulling image "example/server:1"): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
         ),
         (
             serving(&waiting("CreateContainerConfigError", r#"secret "key" not found"#), &none),
@@ -180,7 +180,7 @@ fn a_container_that_cannot_be_made_says_what_to_do() {
             ),
             R::NotStarted,
             "the container kserve-container cannot be made, CreateContainerConfigError (container has runAsNonRoot and \
-             image will run as root): choose an image that does not, or write securityContext.runAsUser",
+             image will run as root): choose an image with another user, or write securityContext.runAsUser",
         ),
     ] {
         assert_failure(&status, reason, sentence);
@@ -239,7 +239,7 @@ fn a_container_that_ends_says_what_to_do() {
 }
 
 #[test]
-fn a_container_that_runs_before_says_what_to_do() {
+fn a_failed_init_container_says_what_to_do() {
     for (status, reason, sentence) in [
         (
             first("storage-initializer", &terminated(1, "Error", "error: https://host/digits.zip answered 404\n")),
@@ -250,7 +250,7 @@ fn a_container_that_runs_before_says_what_to_do() {
         (
             first("storage-initializer", &waiting("ErrImagePull", "not found")),
             R::StorageFailed,
-            r#"the image "example/server:1" cannot be had, ImagePullBackOff (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
+            r#"the image "example/server:1" cannot be pulled, ImagePullBackOff (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
         ),
         (
             first(
@@ -320,7 +320,7 @@ fn a_pod_whose_node_is_silent_says_which_and_since_when() {
 }
 
 #[test]
-fn what_goes_on_well_is_no_failure() {
+fn a_pod_that_makes_progress_has_no_failure() {
     let running = json!({ "running": {} });
     let none = json!({});
     let gates = json!({ "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" });
@@ -361,7 +361,7 @@ fn a_long_message_is_cut_between_letters() {
 }
 
 #[test]
-fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
+fn an_image_that_cannot_be_pulled_names_its_secret_or_its_name() {
     let waits = |message: &str, secrets: &[&str]| {
         let mut pod = pod(&serving(&waiting("ErrImagePull", message), &json!({})));
         let secrets = json!(secrets.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>());
@@ -373,7 +373,7 @@ fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
         (
             refused,
             &["regcred"][..],
-            "create the Secret regcred of imagePullSecrets in this namespace, if it is missing, or correct what it holds",
+            "create the Secret regcred of imagePullSecrets in this namespace, if it is missing, or correct its content",
         ),
         (refused, &[], "name a Secret for its registry in imagePullSecrets, or correct its name"),
         ("dial tcp: lookup registry.exmaple.com: no such host", &["regcred"], "correct the name of its registry"),
@@ -389,7 +389,7 @@ fn an_image_that_cannot_be_had_names_the_secret_or_the_name() {
 }
 
 #[test]
-fn a_pod_that_no_scheduler_has_looked_at_says_which_it_waits_for() {
+fn a_pod_that_no_scheduler_has_processed_names_its_scheduler() {
     let unseen = |status: Value, fields: Value| {
         let mut object = serde_json::to_value(pod(&status)).unwrap();
         object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:10Z");
