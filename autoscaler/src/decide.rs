@@ -113,7 +113,7 @@ fn share(memory: &Memory, sample: &Sample, terms: &Terms, needed: (u32, Reason))
 }
 
 /// Lowers the number in steps towards the smaller number that reached the same throughput. If that number is too low
-/// after all, requests are late while there are still more replicas than that.
+/// after all, late requests show it while more replicas still run.
 fn step_down(memory: &mut Memory, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
     let desired = sample.replicas.desired;
     match choice {

@@ -251,7 +251,7 @@ fn bursts_every_minute_are_learned_if_starts_take_a_second() {
     let learned = run.waits.iter().filter(|wait| wait.arrived >= 30 * MINUTE);
     let waits: Vec<_> = learned.map(|wait| wait.waited).collect();
     let in_time = waits.iter().filter(|wait| **wait <= 2 * SECOND).count();
-    // When each second between two decisions counted as a gap, it was 56 %.
+    // The share was 56 % when each second between two decisions counted as a gap.
     let share = in_time as f64 / waits.len() as f64;
     assert!(share >= 0.9, "{share}");
 }

@@ -222,14 +222,16 @@ fn a_daily_load_finds_its_replicas_on_the_third_day() {
     assert!(run.ends_at_zero(), "{}", run.story());
 }
 
-/// An engine that works on 64 answers at once, 20 a second: alone, an answer of mean length takes 1.2 s, in full company 3.2 s.
+/// An engine that works on 64 answers at once, 20 a second: alone, an answer of mean length takes 1.2 s, among 64 it
+/// takes 3.2 s.
 fn engine(lengths: Lengths) -> World {
     let (fixed, each) = (Duration::from_millis(1168), Duration::from_micros(31_750));
     World { lengths, replicas: 1, ..World::new(Service::Continuous { fixed, each, most: 64 }, 30 * SECOND) }
 }
 
-/// The replicas of an engine are within one of what its metrics usually ask for, and of those that the load fills. A single
-/// decision may ask for one less: an engine that is not full answers sooner, so its capacity looks larger.
+/// The number of replicas differs by at most one from the number that the engine's metrics usually ask for, and from
+/// the number that the load fills. A single decision may ask for one less: an engine that is not full answers sooner,
+/// so its capacity looks larger.
 #[test]
 fn an_engine_gets_the_replicas_that_its_metrics_ask_for() {
     let bimodal = Lengths::Bimodal { share: 0.1, factor: 20.0 };

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raise_by_others_is_kept_and_told_apart_from_a_stopping_replica() {
+    fn a_raise_by_others_is_kept_and_distinguished_from_a_stopping_replica() {
         let mut levels = Levels::default();
         levels.adopt(4, at(0));
         assert_eq!(levels.kept(at(9), 0, |_, _| at(10)), (4, at(1)));

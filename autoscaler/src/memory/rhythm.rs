@@ -8,14 +8,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rhythm {
     latest: VecDeque<f32>,
-    /// Range of the intervals without outliers and with a margin; `None` while their likeness may be chance.
+    /// Range of the intervals without outliers and with a margin; `None` while their similarity may be chance.
     range: Option<(Duration, Duration)>,
 }
 
 /// Number of intervals that are remembered.
 const KEPT: usize = 16;
 
-/// Number of similar intervals that suffice, however far they spread within the range that pays.
+/// Number of similar intervals that always suffice, if their range is short enough to be worth keeping a replica.
 const ENOUGH: usize = 8;
 
 /// Least number of similar intervals, however alike they are.

@@ -56,7 +56,7 @@ impl StartWorth {
     }
 }
 
-/// Requests since the last sample, and the initial and the highest price.
+/// Requests since the last sample, and the initial and the highest worth of a start.
 pub(crate) struct StartSample {
     pub(crate) requests: u64,
     /// Requests that waited longer than the target.
@@ -72,8 +72,8 @@ pub(crate) struct StartSample {
 /// Number of cold-start times over which the requests per cold-start time are averaged.
 const AVERAGED: f64 = 10.0;
 
-/// Speed of the price. Within 33 cold-start times the price falls by a factor of e if no request is late, stays the
-/// same if exactly the allowed share is late, and rises by e if twice that share is late.
+/// Speed at which the worth changes. Within 33 cold-start times the worth falls by a factor of e if no request is late,
+/// stays the same if exactly the allowed share is late, and rises by e if twice that share is late.
 const SPEED: f64 = 0.03;
 
 #[cfg(test)]

@@ -95,14 +95,15 @@ fn add(svg: &mut String, diagram: &Scatter, (left, top): (f64, f64)) {
     }
 }
 
-/// Returns the pixels from the left edge, which is half of the least cost. The axis is logarithmic in the cost.
+/// Returns the distance of a cost from the left edge, in pixels. The left edge stands for half of the least cost, and
+/// the axis is logarithmic.
 fn along(cost: f64) -> f64 {
     let part = (cost.max(0.5) / 0.5).log2() / (DEAREST / 0.5).log2();
     SIDE * part.clamp(0.0, 1.0)
 }
 
-/// Returns the pixels from the top edge, which is 99.99 % and more. The axis is logarithmic in the share of late
-/// requests.
+/// Returns the distance of an attainment from the top edge, in pixels. The top edge stands for 99.99 % and more, and
+/// the axis is logarithmic in the share of late requests.
 fn down(attainment: f64) -> f64 {
     let late = (1.0 - attainment).clamp(1e-4, 1.0);
     SIDE * (late.log10() + 4.0) / 4.0

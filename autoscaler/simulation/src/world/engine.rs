@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Service;
 
-/// Parts of a mean length in which lengths are counted.
+/// Number of parts into which a mean length is divided; lengths are counted in these parts.
 const PARTS: f64 = 1e9;
 
 /// Requests at one replica.
@@ -14,7 +14,7 @@ const PARTS: f64 = 1e9;
 pub(super) struct Engine {
     /// Time until which `done` is calculated.
     at: Duration,
-    /// Length that a request has got that is here since the start, in parts of a mean length.
+    /// Length served so far of a request that is here since the engine's start, in parts of a mean length.
     done: f64,
     /// Changes of the requests. An event with another version is out of date.
     version: u64,

@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn the_first_measurements_of_a_new_point_do_not_move_the_others() {
         let mut points = points(&[(1.0, 200), (4.0, 200)]);
-        // While the load rises, the first requests to end had little company; later ones had much.
+        // While the load rises, the first requests to end shared the replica with few others; later ones shared it with
+        // many.
         add(&mut points, 64.0, 500, 1);
         add(&mut points, 64.0, 3200, 3);
         let known = points.throughput(4.0).unwrap();
