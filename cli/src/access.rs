@@ -109,7 +109,7 @@ impl AccessSources {
         Arc::clone(&self.is_complete)
     }
 
-    /// Watches the objects. Failures of the watches are counted as those of files.
+    /// Watches the objects. A failure of a watch is counted like one of a file.
     pub(crate) fn watch(&self, client: &Client) -> ObjectChanges {
         objects::watch(client, &self.objects, &self.control)
     }

@@ -19,7 +19,7 @@ mod up;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use check::{CheckArgs, Place};
+pub(crate) use check::{CheckArgs, CheckTarget};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use key::{ClientLimitArgs, CreateKeyArgs, KeyAction, KeyArgs, KeyStoreArgs, ListKeysArgs, RevokeKeyArgs};

@@ -28,7 +28,7 @@ pub(crate) struct PeerCertificates {
     is_read: Arc<AtomicBool>,
 }
 
-/// Place of certificate, key and authorities.
+/// Source of certificate, key and authorities.
 #[derive(Debug)]
 enum Source {
     Files {

@@ -91,7 +91,7 @@ mod tests {
         sender.send((1, entries("rules: [{}]"))).unwrap();
         sender.send((1, entries(&RULES.replace("[a]", "[b]")))).unwrap();
         until("the corrected rule", || shown().contains("\"b\"")).await;
-        // An object that was deleted opens nothing.
+        // A deleted object grants no access.
         sender.send((1, Entries::new())).unwrap();
         until("no rule", || !shown().contains("\"b\"")).await;
         following.abort();

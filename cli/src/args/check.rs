@@ -33,9 +33,9 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Place where the services will run.
+    /// Platform on which the services will run.
     #[arg(long = "for", value_enum, value_name = "PLACE", default_value_t)]
-    pub(crate) place: Place,
+    pub(crate) place: CheckTarget,
 
     /// Look for the models of buckets, hubs, registries and web servers, with the credentials of this machine.
     #[arg(long)]
@@ -50,9 +50,9 @@ pub(crate) struct CheckArgs {
     pub(crate) domain: String,
 }
 
-/// Place where services run.
+/// Platform for which services are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Place {
+pub(crate) enum CheckTarget {
     /// This machine, by `weir up`.
     #[default]
     Local,

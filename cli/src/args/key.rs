@@ -82,7 +82,7 @@ pub(crate) struct ClientLimitArgs {
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_minute: Option<NonZeroU32>,
 
-    /// Requests that may arrive at once after a pause [default: a sixth of a minute's].
+    /// Requests that may arrive at once after a pause [default: a sixth of --requests-per-minute].
     #[arg(long, value_name = "N", requires = "requests_per_minute")]
     pub(crate) burst: Option<NonZeroU32>,
 
@@ -98,7 +98,7 @@ pub(crate) struct ClientLimitArgs {
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<NonZeroU32>,
 
-    /// Part of the replicas' time and of a full queue, compared with other clients [default: 1].
+    /// Share of the replicas' time and of a full queue, relative to that of other clients [default: 1].
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<NonZeroU16>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct RevokeKeyArgs {
 /// Operation to which a key can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scope {
-    /// Inference, and calls that are none of the others.
+    /// Inference, and all calls that belong to no other operation.
     Infer,
     /// Health, metadata, configuration and statistics of models.
     Metadata,

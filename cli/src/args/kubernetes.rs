@@ -71,9 +71,9 @@ pub(crate) struct GatewayArgs {
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
 
-    /// Secret in --namespace with tls.crt, tls.key and ca.crt, by which the gateway connects to replicas that serve TLS, such
-    /// as the one that controllers keep with --replica-tls-port. The gateway watches it, and serves once it has read it; the
-    /// certificate may be made later [default: such replicas are out of reach].
+    /// Secret in --namespace with tls.crt, tls.key and ca.crt, by which the gateway connects to replicas that serve
+    /// TLS, such as the one that controllers keep with --replica-tls-port. The gateway watches it, and serves once it
+    /// has read it; the certificate may be made later [default: such replicas cannot be reached].
     #[arg(long, value_name = "NAME", value_parser = object_name, help_heading = "TLS to replicas")]
     pub(crate) replica_secret: Option<String>,
 

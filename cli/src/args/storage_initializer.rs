@@ -6,13 +6,14 @@ use weir_crds::quantity_value;
 
 /// Parses the resources of a container.
 pub(super) fn resources(text: &str) -> Result<ResourceRequirements, String> {
-    let advised = |error: serde_json::Error| format!("{error}: write such as {{\"limits\": {{\"memory\": \"2Gi\"}}}}");
+    let advised =
+        |error: serde_json::Error| format!("{error}: write, for example, {{\"limits\": {{\"memory\": \"2Gi\"}}}}");
     let value = serde_json::from_str(text).map_err(advised)?;
     let parsed: ResourceRequirements = serde_json::from_value(with_texts(value)).map_err(advised)?;
     let amounts = [&parsed.requests, &parsed.limits].into_iter().flatten().flatten();
     for (resource, amount) in amounts {
         if quantity_value(&amount.0).is_none_or(|amount| amount < 0.0) {
-            return Err(format!("{resource}: {:?} is not a quantity: write such as 500m or 2Gi", amount.0));
+            return Err(format!("{resource}: {:?} is not a quantity: write, for example, 500m or 2Gi", amount.0));
         }
     }
     Ok(parsed)

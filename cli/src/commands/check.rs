@@ -9,7 +9,7 @@ use std::path::Path;
 use weir_controller::{Declaration, DeclaredService, UrlScheme};
 
 use self::online::Findings;
-use crate::args::{CheckArgs, Place};
+use crate::args::{CheckArgs, CheckTarget};
 use crate::commands::up::{Inspected, Served, Survey, survey};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -24,8 +24,8 @@ const NO_STATE: &str = "/nonexistent";
 /// [`CliError::Invalid`] with every error, [`CliError::RuntimeMissing`] when weir-runtime is needed and not found.
 pub(crate) async fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     match args.place {
-        Place::Local => on_this_machine(args).await,
-        Place::Kubernetes => kubernetes::run(args).await,
+        CheckTarget::Local => on_this_machine(args).await,
+        CheckTarget::Kubernetes => kubernetes::run(args).await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors that a cluster with Weir would report about the files. No cluster is asked.
+//! Errors that a cluster with Weir would report about the files. No cluster is contacted.
 
 use weir_controller::{Cure, Declaration, DeclaredService, FieldError, component_field};
 use weir_controller_kubernetes::storage_errors;

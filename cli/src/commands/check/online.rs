@@ -1,4 +1,4 @@
-//! A look for the models of services in buckets, hubs, registries and web servers, without a download.
+//! Looks for the models of services in buckets, hubs, registries and web servers, without downloading them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -131,8 +131,8 @@ fn serve_admin(process: &Process, gateway: &Arc<Gateway>, read: Vec<Arc<AtomicBo
     Ok(())
 }
 
-/// Returns a check that reports ready once the gateway knows the routes, and `read` says that it has read all keys, rules and
-/// certificates, until it drains.
+/// Returns the readiness check: ready once the gateway knows the routes and every flag of `read` shows that keys, rules
+/// and certificates were read, until the gateway drains.
 fn readiness(process: &Process, gateway: &Arc<Gateway>, read: Vec<Arc<AtomicBool>>) -> HealthCheck {
     let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
     let has_read = move || read.iter().all(|is_read| is_read.load(Ordering::Acquire));
