@@ -38,7 +38,7 @@ pub(crate) fn begin(target: &Path) -> Result<(), FetchError> {
 
 /// Makes sure later that a target is on disk, and then removes its mark. If the process ends first, the mark stays.
 pub(crate) fn complete(target: PathBuf) {
-    // The end of a process would wait for a sync that runs. A process that only fetches has ended before.
+    // A process that exits would wait for a running sync. A process that only fetches exits before this delay has passed.
     tokio::spawn(async move {
         tokio::time::sleep(WRITEBACK).await;
         let _ = tokio::task::spawn_blocking(move || write(&target)).await;

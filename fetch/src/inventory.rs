@@ -1,4 +1,4 @@
-//! A look at a source without a download: its listing, and the beginning of one object.
+//! Inspects a source without downloading it: its listing, and the beginning of one object.
 
 use std::fmt;
 use std::time::Duration;

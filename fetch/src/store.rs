@@ -21,8 +21,8 @@ pub(crate) trait Store: Send + Sync {
     /// many, or refuses the request.
     fn list(&self, limits: &Limits) -> impl Future<Output = Result<Vec<Object>, StoreError>> + Send;
 
-    /// Returns the objects without their bytes, for a store whose list already opens them; they are empty if the server
-    /// does not say enough. `None` for all other stores, whose list says the versions.
+    /// Returns the objects without reading their bytes, for a store whose listing already opens them; empty if the
+    /// server does not state enough. `None` for all other stores, whose listings have the versions.
     fn head(&self) -> impl Future<Output = Option<Vec<Object>>> + Send {
         std::future::ready(None)
     }

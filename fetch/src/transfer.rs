@@ -46,7 +46,7 @@ pub(crate) struct Transfer<'a, S> {
 pub(crate) enum Identity {
     /// The list, which a download can begin with.
     Listed(Vec<Object>),
-    /// The objects as far as the server says them without their bytes.
+    /// The objects as far as the server describes them without sending their bytes.
     Head(Vec<Object>),
 }
 

@@ -20,13 +20,13 @@ pub const AUDIENCE: &str = "weir-model-cache";
 /// Time for which a valid token counts as valid, and so the longest use of one that was revoked.
 const VALID: Duration = Duration::from_secs(60);
 
-/// Time for which a token that was refused is refused without another question.
+/// Time for which a refused token stays refused without another review.
 const REFUSED: Duration = Duration::from_secs(5);
 
 /// Maximum number of tokens that are remembered: more than pods start on a node in a minute.
 const MAX_KNOWN: usize = 1024;
 
-/// Maximum number of questions to the API server at the same time.
+/// Maximum number of concurrent token reviews at the API server.
 const REVIEWS: usize = 8;
 
 /// Maximum length of a token in bytes.
@@ -119,7 +119,7 @@ impl Accounts {
             return known.namespace.ok_or(CacheError::Unauthenticated);
         }
         let _permit = self.reviews.acquire().await.map_err(|_| CacheError::Busy)?;
-        // Another request of the same pod may have asked meanwhile.
+        // Another request of the same pod may have had the token reviewed meanwhile.
         if let Some(known) = self.known(&digest) {
             return known.namespace.ok_or(CacheError::Unauthenticated);
         }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes `token-of-NAMESPACE` for valid, and counts the questions.
+    /// Reviewer that accepts `token-of-NAMESPACE`, and counts its reviews.
     #[derive(Default)]
     struct Fake(AtomicUsize);
 

@@ -41,7 +41,7 @@ pub(crate) enum Reply {
     Hit(Entry),
     /// The client fetches the files, with this lease.
     Fetch(LeaseId),
-    /// The client asks again.
+    /// The client has to ask again.
     Wait,
 }
 
@@ -138,7 +138,7 @@ impl Agent {
         self.uploads.clone().acquire_owned().await.map_err(|_| CacheError::Busy)
     }
 
-    /// Counts one reader of an entry less.
+    /// Decrements the number of an entry's readers.
     pub(crate) fn read(&self, id: &EntryId, entry: &Entry) {
         self.index.lock().read(id, &entry.directory);
     }
@@ -155,7 +155,8 @@ impl Agent {
         ended
     }
 
-    /// Removes an entry of which a client says that files have other digests. Blocks while it removes the files.
+    /// Removes an entry after a client has reported that its files have other digests than the manifest says. Blocks
+    /// while it removes the files.
     pub(crate) fn damaged(&self, id: &EntryId) {
         let removed = self.index.lock().remove(id);
         self.discard(id, removed);

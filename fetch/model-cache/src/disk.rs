@@ -238,7 +238,7 @@ fn foreign(parent: &Folder, name: &str) {
     tracing::warn!(path = %parent.path_of(name).display(), "left alone: the cache has no file or directory of this name");
 }
 
-/// Returns a function that tells a stream that ended early from a file that cannot be written.
+/// Returns a function that distinguishes a stream that ended early from a file that cannot be written.
 fn received(path: &Path) -> impl FnOnce(io::Error) -> CacheError {
     let path = path.to_owned();
     move |error| match error.kind() {

@@ -1,5 +1,5 @@
-//! The entries and leases of a cache, and all decisions about them. A pure state: it knows no clock, luck, disk or
-//! network.
+//! The entries and leases of a cache, and all decisions about them. The state is pure: it uses no clock, random
+//! numbers, disk or network.
 
 #[cfg(test)]
 mod tests;
@@ -21,14 +21,14 @@ const MAX_LEASES: usize = 256;
 /// Maximum number of leases of one namespace: more than a node has GPUs, and a quarter of all.
 const LEASES_PER_NAMESPACE: usize = 64;
 
-/// Number of leases that are kept for namespaces with few of them, so that others cannot hold all.
+/// Number of leases that are reserved for namespaces with few leases, so that other namespaces cannot hold all of them.
 const KEPT_LEASES: usize = 64;
 
-/// Maximum number of leases of a namespace that may have one of those that are kept.
+/// Maximum number of leases with which a namespace may still get a reserved one.
 const FEW_LEASES: usize = 4;
 
-/// Time without use after which a model may leave its cache for one of another namespace, even if its own namespace has
-/// no more than an equal share.
+/// Time without use after which a model may be evicted for one of another namespace, even if its own namespace has no
+/// more than an equal share.
 const PROTECTED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Identity of an entry. The key alone never identifies an entry.
@@ -160,7 +160,7 @@ impl Index {
         Ok(Decision::Fetch)
     }
 
-    /// Counts one reader less.
+    /// Decrements the number of an entry's readers.
     pub(crate) fn read(&mut self, id: &EntryId, directory: &str) {
         // The entry may have been removed as damaged, and stored again.
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.directory == directory) {

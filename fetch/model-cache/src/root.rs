@@ -41,7 +41,8 @@ impl Root {
     }
 }
 
-/// Checks whose directory it is.
+/// Checks that the directory is not the root of the file system, belongs to this user, and cannot be written by all
+/// users.
 fn check(folder: &Folder) -> io::Result<Result<(), CacheError>> {
     let (found, root) = (folder.metadata()?, Path::new("/").metadata()?);
     let reason = if (found.dev(), found.ino()) == (root.dev(), root.ino()) {

@@ -99,7 +99,7 @@ fn archive(weights: &[u8]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// An API server that takes `token-of-NAMESPACE` for valid.
+/// An API server that accepts `token-of-NAMESPACE`.
 struct Fake;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Where a fetch finds credentials, as KServe's users give them: variables, mounted Secrets and the files of the
-//! ecosystems' own tools. Everything is read once; which of it applies is decided by pure functions.
+//! Sources of a fetch's credentials, the same as KServe's: variables, mounted Secrets, and the files of the ecosystems'
+//! own tools. Everything is read once; pure functions decide which of it applies.
 
 mod azure;
 mod gcs;

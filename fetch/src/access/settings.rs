@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::credentials::Access;
 
-/// Looks up settings and credentials, so that the rules which of them count are functions without an environment.
+/// Looks up settings and credentials, so that the rules of their precedence are functions that need no environment.
 pub(crate) trait Settings: Send + Sync {
     /// Returns the value of an environment variable; `None` if it is not set or empty.
     fn variable(&self, name: &str) -> Option<String>;

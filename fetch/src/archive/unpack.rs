@@ -55,8 +55,8 @@ const MAX_ZIP_DIRECTORY: u64 = 6 << 20;
 fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
     let broken = |error: zip::result::ZipError| FetchError::Archive(io::Error::other(error));
     let (file, allowance) = Metered::new(file, MAX_ZIP_DIRECTORY);
-    // A search for the archive's beginning would take the zip64 records of some writers, torch's among them, for a shift
-    // of the directory, for some lengths of names.
+    // A search for the archive's beginning could mistake the zip64 records of some writers, such as torch, for a shift
+    // of the directory. That depends on the lengths of the names.
     let from_start = zip::read::Config { archive_offset: zip::read::ArchiveOffset::Known(0) };
     let mut archive = zip::ZipArchive::with_config(from_start, BufReader::new(file)).map_err(|error| {
         if allowance.is_exhausted() { too_large("directory of the archive", MAX_ZIP_DIRECTORY) } else { broken(error) }

@@ -59,13 +59,13 @@ pub struct NodeCache {
     note: Note,
 }
 
-/// The part that a cache has in a fetch.
+/// Contribution of the cache to a fetch.
 pub(crate) enum Provided {
     /// All files are in the directory; their size in bytes.
     Files(u64),
     /// This client fetches the files for the node.
     Lease(Lease),
-    /// None: the files come from the source, and are not stored.
+    /// The cache contributes nothing: the files come from the source, and are not stored.
     Nothing,
 }
 

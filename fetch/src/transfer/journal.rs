@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_journal_is_as_none() {
+    fn a_damaged_journal_counts_as_none() {
         let folder = tempfile::tempdir().unwrap();
         let objects = [object("a", 5, "1")];
         drop(Journal::create(folder.path(), &objects, &[5]).unwrap());

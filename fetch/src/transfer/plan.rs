@@ -1,4 +1,4 @@
-//! Decides which bytes are read next. A pure state: it knows no clock, disk or network.
+//! Decides which bytes are read next. The state is pure: it uses no clock, disk or network.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;

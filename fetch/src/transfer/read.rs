@@ -27,7 +27,7 @@ pub(super) struct Reader<'a, S> {
     pub(super) limit: u64,
     /// Size of requests for parts of a piece.
     pub(super) request_size: RequestSize,
-    /// Gets the index of an object whose store has answered with the bytes that were asked for.
+    /// Channel for the index of an object whose store has answered with the requested bytes.
     pub(super) opened: mpsc::Sender<usize>,
 }
 
@@ -50,7 +50,7 @@ enum Answer {
     Whole,
     /// The object has changed.
     Changed,
-    /// The bytes are others than asked for.
+    /// The bytes are not the requested ones.
     Other,
 }
 
@@ -168,7 +168,7 @@ impl<S: Store> Reader<'_, S> {
         Ok(())
     }
 
-    /// Sizes that the store says are checked before the download. Others are counted here.
+    /// Checks a size that only the download reveals. Sizes in a listing are checked before the download.
     fn check_size(&self, size: u64) -> Result<(), StoreError> {
         if size <= self.limit {
             return Ok(());

@@ -42,7 +42,7 @@ pub(super) fn address_refusal(address: IpAddr) -> Option<&'static str> {
     is_inner.then_some("an address of this machine or of its network's services")
 }
 
-/// Returns true for the addresses at which clouds say what a machine or pod is, and give it credentials.
+/// Returns true for the addresses of clouds' services that identify a machine or pod, and give it credentials.
 pub(crate) fn is_service_of_machine(address: IpAddr) -> bool {
     let is_local = match address {
         IpAddr::V4(address) => address.is_link_local(),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_from_failures() {
+    fn refusals_are_distinguished_from_failures() {
         for status in [408, 425, 429, 500, 503] {
             assert!(may_succeed_later(status), "{status}");
         }

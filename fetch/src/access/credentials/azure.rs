@@ -10,7 +10,7 @@ pub(crate) struct AzureSettings {
     pub(crate) endpoint: Option<String>,
     /// Host that issues tokens; `None` for Azure's public cloud.
     pub(crate) authority: Option<String>,
-    /// Client ID of the machine's identity that is used; `None` for the only one, which the machine was given.
+    /// Client ID of the machine identity to use; `None` if the machine has only one.
     pub(crate) machine: Option<String>,
 }
 

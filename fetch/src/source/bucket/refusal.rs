@@ -1,4 +1,4 @@
-//! Explains why a service did not give what was asked for, and what to do.
+//! Explains why a service refused a request, and what to do.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Cause {
         }
     }
 
-    /// Returns the region that the service names in place of the one that was asked.
+    /// Returns the region that the service names in place of the requested one.
     pub(super) fn other_region(&self) -> Option<&str> {
         match self {
             Self::Refused(refusal) if matches!(refusal.status, 300..=400) => refusal.region.as_deref(),
@@ -133,7 +133,7 @@ impl Cause {
         matches!(self, Self::IgnoredRange)
     }
 
-    /// Returns the error of bytes that did not arrive.
+    /// Returns the error for bytes that did not arrive.
     pub(super) fn interrupted(self) -> StoreError {
         match self {
             Self::Unanswered(Unanswered { reason, .. }) | Self::Other(reason) => StoreError::retry(reason),

@@ -40,7 +40,7 @@ impl Connector {
         Ok(Self { web, direct: web::direct_client(METADATA_TIMEOUT)?, named })
     }
 
-    /// Returns true for the hosts at which clouds say what a machine or pod is.
+    /// Returns true for the hosts of clouds' metadata services, which identify a machine or pod.
     fn is_metadata(&self, host: &str, port: u16) -> bool {
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         matches!(host, "metadata.google.internal" | "metadata")

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused() {
+    fn a_configuration_that_cannot_be_used_is_refused() {
         for (config, expected) in [
             ("nonsense", "not valid JSON"),
             (r#"{"auths": {"ghcr.io": {"auth": "!"}}}"#, "not base64 of USER:PASSWORD"),

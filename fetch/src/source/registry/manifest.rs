@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_refused() {
+    fn an_image_that_cannot_be_fetched_is_refused() {
         let image =
             |layer: serde_json::Value| serde_json::json!({"config": blob(IMAGE_CONFIGS[1], ""), "layers": [layer]});
         let artifact = |layers: &[serde_json::Value]| serde_json::json!({"layers": layers});

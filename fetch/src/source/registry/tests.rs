@@ -135,7 +135,7 @@ async fn images_and_artifacts_are_fetched_with_and_without_ranges() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn a_missing_image_or_blob_is_named() {
     let (registry, _storage) = start(Mode::Public);
     let address = &registry.address;
     let unknown = format!("org/model@sha256:{}", "ab".repeat(32));

@@ -129,7 +129,7 @@ fn whiteout(parts: &[&str], file_name: &str) -> Result<Action, &'static str> {
     })
 }
 
-/// Returns the text of a symbolic link, relative to its directory. `/models` of the image is no absolute path on this
+/// Returns the text of a symbolic link, relative to its directory. The image's `/models` is not `/models` on this
 /// machine.
 fn link(place: &Path, to: &str) -> Result<PathBuf, &'static str> {
     const LEAVES: &str = "which is a link that leaves /models";
