@@ -23,9 +23,9 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Copies the inputs of a request of `rows` rows, into new memory for batches of `most` rows if there is none with this
-    /// layout. Returns `None` if they cannot be staged. `uploads` tells if a column's input is copied to the device as a
-    /// tensor.
+    /// Copies the inputs of a request of `rows` rows, into new memory for batches of `most` rows if there is none with
+    /// this layout. Returns `None` if they cannot be staged. `uploads` returns true for a column whose input is copied
+    /// to the device as a tensor.
     pub(crate) fn add(
         &mut self,
         columns: &[Option<&Column>],

@@ -61,8 +61,8 @@ fn sum_of(value: f32, elements: usize) -> Batch {
 }
 
 #[test]
-fn the_driver_tells_the_state_of_the_device() {
-    let Some(Device::Cuda(index)) = gpu("the_driver_tells_the_state_of_the_device") else {
+fn the_driver_reports_the_state_of_the_device() {
+    let Some(Device::Cuda(index)) = gpu("the_driver_reports_the_state_of_the_device") else {
         return;
     };
     let read = read_gpus(&[index]);
@@ -75,7 +75,7 @@ fn the_driver_tells_the_state_of_the_device() {
 }
 
 #[test]
-fn outputs_equal_the_processors() {
+fn outputs_equal_those_of_the_cpu() {
     let Some(device) = gpu("answers_are_the_processors") else {
         return;
     };

@@ -42,14 +42,14 @@ pub(crate) struct Chosen<'a, R> {
     pub(crate) trust: Trust,
 }
 
-/// The proof of a graph so far.
+/// Evidence so far that a graph computes the same outputs as ordinary runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// None: the run belongs to a trial or to the warm-up, which fails with the replay.
+    /// No evidence: the run belongs to a trial or to the warm-up, which fails if the replay fails.
     Trial,
-    /// The outputs of ordinary runs in the warm-up. The batch also runs without the graph, for a comparison.
+    /// Comparisons with ordinary runs of the warm-up. The batch also runs without the graph, for one more comparison.
     Probation(Arc<Probation>),
-    /// The outputs of ordinary runs of batches of clients.
+    /// Comparisons with ordinary runs of batches of clients.
     Proven(Arc<Probation>),
 }
 
@@ -154,8 +154,8 @@ impl<R: Captured> Graphs<R> {
         shape.graphs.extend(run.map(|run| OfSize { rows, run, probation: Arc::default() }));
     }
 
-    /// Ends the trials, and logs what serves. `has_room` tells if the device has this many bytes for the graphs beside the
-    /// model's runs.
+    /// Ends the trials, and logs what serves. `has_room` returns true if the device has this many bytes for the graphs
+    /// beside the model's runs.
     pub(crate) fn finish(&mut self, has_room: impl FnOnce(u64) -> bool) {
         if self.state == State::Trying {
             let bytes = self.bytes();

@@ -347,7 +347,7 @@ impl Gpu {
         self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
     }
 
-    /// Returns if a run is metered: always with a memory limit, otherwise as `wanted`.
+    /// Returns whether a run is metered: always with a memory limit, otherwise as `wanted`.
     fn metering(&self, wanted: Metering) -> Metering {
         self.cap.as_ref().map_or(wanted, |_| Metering::On)
     }

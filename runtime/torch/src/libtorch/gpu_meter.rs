@@ -21,8 +21,8 @@ fn read(gpu: usize) -> Option<GpuSample> {
     let index = i32::try_from(gpu).ok()?;
     let mut raw = RawGpu::UNKNOWN;
     // SAFETY: `raw` is valid for writes, and the function may be called from any thread.
-    let is_told = unsafe { ffi::weir_gpu_read(index, &mut raw) };
-    if is_told == 0 {
+    let is_available = unsafe { ffi::weir_gpu_read(index, &mut raw) };
+    if is_available == 0 {
         return None;
     }
     let sample = sample(&raw)?;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_does_not_tell_is_left_out() {
+    fn values_that_the_driver_does_not_report_are_left_out() {
         let mut raw = RawGpu::UNKNOWN;
         raw.uuid[..5].copy_from_slice(b"GPU-1");
         (raw.memory_total, raw.memory_used) = (100.0, 10.0);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_there_is_not_has_no_sample() {
+    fn a_missing_device_has_no_sample() {
         assert!(read_gpus(&[9999]).is_empty());
     }
 }

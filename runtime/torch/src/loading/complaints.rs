@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_no_request_could_change_is_certain() {
+    fn only_errors_that_no_request_could_avoid_are_certain() {
         let shape = "PyTorch execute failure: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x12 and 16x4)";
         let kind =
             "PyTorch execute failure: RuntimeError: mat1 and mat2 must have the same dtype, but got Long and Float";
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_complaint_is_told_once_with_its_shapes() {
+    fn each_complaint_is_reported_once_with_its_shapes() {
         let text = complaints(&[3], &["one", "other", "one"]).text();
         assert_eq!(text, "one (x of [3]); other (x of [3])");
         assert_eq!(complaints(&[3], &[]).text(), "its inputs are too large to be made up");

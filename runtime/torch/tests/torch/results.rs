@@ -241,7 +241,7 @@ fn a_state_or_input_of_another_shape_is_an_exception_of_a_traced_lstm() {
 }
 
 #[test]
-fn integers_that_a_kernel_takes_on_trust_are_an_exception() {
+fn integers_that_a_kernel_does_not_check_are_an_exception() {
     let i = |name| tensor(name, DataType::Int64, &[-1]);
     for (name, inputs, values, said) in [
         ("bags", ["ids", "offsets"], [vec![1, 2, 3], vec![0, -9_000_000]], "offsets of embedding_bag"),
@@ -269,7 +269,7 @@ fn a_traced_lstm_that_takes_a_state_is_loaded() {
 
 /// In training mode, as in PyTorch, the outputs depend on the whole batch, so requests must not share it.
 #[test]
-fn a_model_saved_in_training_is_run_so() {
+fn a_model_saved_in_training_mode_runs_in_that_mode() {
     let source = bare("saved_in_training");
     assert_eq!(load(&source).signature().max_batch_size, 0);
     let mut instance = instance(&source);

@@ -37,7 +37,7 @@ fn answer(model: &Arc<dyn Model>, shape: &[i64], input: &str, data: &[f32]) -> V
 }
 
 #[test]
-fn a_model_that_odd_values_end_is_served_in_doubt() {
+fn a_model_that_odd_values_crash_is_served_in_doubt() {
     let identity: Vec<f32> = (0..16).map(|n| if n % 5 == 0 { 2.0 } else { 0.0 }).collect();
     let bare = load(&bare("spectral"));
     assert_eq!(bare.signature().max_batch_size, 0);

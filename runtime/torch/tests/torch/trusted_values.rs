@@ -283,7 +283,7 @@ fn answer(instance: &mut dyn Instance, (f, i, j): (&[f32], &[i64], &[i64])) -> R
 }
 
 #[test]
-fn values_that_an_operator_takes_on_trust_are_an_exception() {
+fn values_that_an_operator_does_not_check_are_an_exception() {
     for case in CASES {
         let method = case.method;
         let mut instance = load(&source(method)).instance(Device::Cpu).unwrap();

@@ -1,5 +1,5 @@
-//! The first batches of clients that a graph runs beside an ordinary run. The warm-up compares them on one input only,
-//! because it may run the model on no other: this proves the graph on inputs of which some differ.
+//! The first batches of clients, which run both as a graph and as an ordinary run. The warm-up compares the two on one
+//! input only, because the model may run on no other generated input; these batches compare them on further inputs.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

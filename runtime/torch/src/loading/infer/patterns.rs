@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_may_have_the_shape_of_floats_that_no_weight_tells() {
+    fn a_mask_may_have_the_shape_of_floats_that_no_weight_determines() {
         let mask = pattern(DataType::Bool, FLOATS[0]);
         assert!(of("mask", &[], &[]).contains(&mask));
         assert!(of("x", &[hint(HintKind::Condition, &[])], &[]).contains(&mask));

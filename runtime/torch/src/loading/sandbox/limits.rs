@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_child_has_no_limit() {
+    fn a_process_that_is_not_a_child_has_no_limit() {
         assert_eq!(limited(1, || Ok::<_, ()>(5)), Ok(5));
         assert_eq!(LONGEST_ROW.load(Ordering::Relaxed), 0);
     }
