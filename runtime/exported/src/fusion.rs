@@ -1,4 +1,5 @@
-//! Convolutions on a CPU: each takes in the calls on its result, and has its weights in the layout of oneDNN's kernels.
+//! Fusion of convolutions on a CPU: each convolution absorbs the calls on its result, and has its weights in the layout
+//! of oneDNN's kernels.
 //!
 //! ```text
 //!   conv2d ──► batch_norm ──► add ──► relu     becomes     mkldnn::_convolution_pointwise.binary
@@ -27,12 +28,12 @@ pub(crate) struct Calls {
 /// A convolution with the calls on its result that become part of it.
 #[derive(Debug)]
 struct Fused<'a> {
-    /// The node that the convolution takes the place of: itself, or the sum.
+    /// Index of the node that the fused convolution replaces: the convolution itself, or the sum.
     place: usize,
     convolution: Convolution<'a>,
     /// The normalisation of the result, by constants.
     norm: Option<&'a Node>,
-    /// A tensor of the result's sizes that is added to it.
+    /// A tensor with the sizes of the result, which is added to the result.
     sum: Option<ValueId>,
     activation: Activation,
     result: ValueId,

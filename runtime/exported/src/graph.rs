@@ -92,7 +92,7 @@ pub struct Weight {
     pub strides: Vec<i64>,
     /// Offset of the first element in the payload, in elements.
     pub offset: i64,
-    /// Index of the payload in the program's list of distinct entries.
+    /// Entry of the archive that holds the elements.
     pub payload: Payload,
     pub(crate) value: ValueId,
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_inputs_failed_operators_and_missing_memory_are_told_apart() {
+    fn refused_inputs_failed_operators_and_missing_memory_are_distinguished() {
         let dims = "Got invalid dimensions for input: x";
         assert_eq!(OnnxError::of_status(2, dims), OnnxError::Inputs(dims.to_owned()));
         let failed = "Non-zero status code returned while running Gather node.\n Status Message: out of bounds";

@@ -48,7 +48,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Applies a normalisation to the weights of a convolution, whose first dimension has the channels of the result:
-    /// without the mean and the shift to the kernel, and as it is to the bias.
+    /// only the scale to the kernel, and the whole normalisation to the bias.
     fn fold(&mut self, convolution: &mut Convolution<'_>, norm: &Node) {
         let of = Argument::Value;
         let place = &norm.place;

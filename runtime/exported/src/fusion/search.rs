@@ -1,4 +1,4 @@
-//! Decides which convolutions take in which calls.
+//! Decides which calls each convolution absorbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,7 @@ const CONVOLUTIONS: [&str; 4] = ["aten::conv1d", "aten::conv2d", "aten::conv3d",
 
 const NORMS: [&str; 3] = ["aten::batch_norm", "aten::native_batch_norm", "aten::_native_batch_norm_legit_no_training"];
 
-/// Operators whose result depends on the strides of their operand. Results of oneDNN have the channels in the last
-/// place in memory.
+/// Operators whose result depends on the strides of their operand. oneDNN stores its results channels-last.
 const STRIDED: [&str; 8] = [
     "aten::_reshape_alias",
     "aten::as_strided",
@@ -71,7 +70,7 @@ impl<'a> Search<'a> {
         (found, absorbed)
     }
 
-    /// Returns the convolution at this node with the calls that it takes in, which are added to `absorbed`.
+    /// Returns the convolution at this node with the calls that it absorbs, which are added to `absorbed`.
     fn fused(&self, index: usize, absorbed: &mut BTreeSet<usize>) -> Option<Fused<'a>> {
         let (convolution, result) = self.convolution(&self.program.nodes[index])?;
         let is_packed = convolution.geometry.is_some();

@@ -64,7 +64,7 @@ impl Proof<'_> {
         let indices: Vec<Option<ValueId>> = list.iter().map(|index| index.values().first().copied()).collect();
         let ranks = indices.iter().flatten().map(|value| self.rank(*value)).collect::<Proven<Vec<usize>>>()?;
         let rank = ranks.iter().copied().max().ok_or(Stop::Unknown)?;
-        let place = Place::of(&indices, rank);
+        let place = IndexPlacement::of(&indices, rank);
         let own = match self.settled(source) {
             State::Constant => None,
             State::Rows(rows) => Some(rows),
@@ -148,7 +148,7 @@ impl Proof<'_> {
 }
 
 /// Position of the broadcast indices in the result of an indexing.
-struct Place {
+struct IndexPlacement {
     /// First of their dimensions.
     first: usize,
     /// Number of their dimensions.
@@ -157,7 +157,7 @@ struct Place {
     is_inside: bool,
 }
 
-impl Place {
+impl IndexPlacement {
     fn of(indices: &[Option<ValueId>], rank: usize) -> Self {
         let given: Vec<usize> = (0..indices.len()).filter(|at| indices[*at].is_some()).collect();
         let is_inside = given.windows(2).all(|pair| pair[1] == pair[0] + 1);

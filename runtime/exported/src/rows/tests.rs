@@ -164,7 +164,7 @@ fn operators_that_mix_rows_are_coupled_by_name() {
 }
 
 #[test]
-fn what_the_table_does_not_decide_is_unknown() {
+fn an_operator_that_the_table_cannot_decide_is_unknown() {
     for (name, tensors, arguments) in [
         ("index_put_", vec!["s 4", "s 4", "s 4"], vec![A, B]),
         ("dropout", vec!["s 4", "s 4"], vec![A, flag("train", true)]),
