@@ -197,7 +197,7 @@ def processor_us(one: Gateway, given: argparse.Namespace) -> float:
 
 
 def instructions(one: Gateway, given: argparse.Namespace, folder: Path) -> float:
-    """Returns the instructions of a request, in thousands, without those of the time that passes."""
+    """Returns the thousands of instructions per request, without those of an idle gateway in the same time."""
     busy_s, busy = counted(one, folder, lambda: one.send(given.requests, given.connections))
     idle_s, idle = counted(one, folder, lambda: time.sleep(3))
     return (busy - idle / idle_s * busy_s) / given.requests / 1e3

@@ -1,13 +1,13 @@
-"""Compares engines that batch with and without Weir's gateway, and the replicas of one with what its metrics ask.
+"""Compares engines that batch with and without Weir's gateway, and their replicas with those that their metrics suggest.
 
     python3 -B benches/chat_engine.py [--weir target/release/weir] [--seconds 20] [--only TEXT] [--dry]
 
 The engines are processes of harness/chat_server.py. Each row has the answers per second of the same clients directly
-and through Weir; the lengths of the answers are the same in both. The numbers of clients of a case follow each other
-without a new start. The last table has an engine of 16 places under `weir up` that gets requests at a given rate: its
-replicas, and those that the engines' own metrics ask for, which are their requests divided by 16. Writes
-benches/results/chat_engine.json and the tables of docs/decisions/010-limits-from-throughput.md. Run it on an otherwise
-idle machine; it takes forty minutes.
+and through Weir; the lengths of the answers are the same in both. Within a case, the engine is not restarted between
+two numbers of clients. The last table has an engine for 16 requests at a time under `weir up` that gets requests at a
+given rate: its replicas, and those that the engines' own metrics suggest, which are their requests divided by 16.
+Writes benches/results/chat_engine.json and the tables of docs/decisions/010-limits-from-throughput.md. Run it on an
+otherwise idle machine; it takes forty minutes.
 """
 
 import argparse
@@ -49,14 +49,14 @@ class Case:
     are_equal: bool = False
     width: int = 256
     knee: float = math.inf
-    # Clients with which the engine is fastest; `None` if it is so with each number of them.
+    # Number of clients at which the engine is fastest; `None` if the speed is the same for all numbers.
     best: int | None = None
-    # Seconds before the measurement; `None` is a third of it.
+    # Seconds before the measurement; `None` stands for a third of the measurement.
     warm_up: float | None = None
-    # Factor of the lengths from the warm-up on.
+    # Factor by which the lengths of the answers change at the end of the warm-up.
     noon: float = 1.0
     goal: float = 0.95
-    # Most requests that the engine may have at once.
+    # Maximum number of requests that the gateway may send to the engine at once; `None` if there is no maximum.
     most: int | None = None
 
 
@@ -69,8 +69,8 @@ CASES = [
     Case("a third as long from noon on", (200,), tokens=1008, warm_up=40, noon=1 / 3),
 ]
 
-# The engine of the autoscaler: its places, the requests per second of each stage, and the seconds of the stage. Replicas
-# that are no longer needed are kept for some time, so fewer requests take longer to show in their number.
+# The table of replicas: the requests that an engine works on at once, and for each stage its requests per second and its
+# seconds. Replicas that are no longer needed are kept for some time, so fewer requests take longer to show in their number.
 PLACES = 16
 STAGES = [(20.0, 60.0), (80.0, 90.0), (20.0, 240.0)]
 MAX_REPLICAS = 10

@@ -45,7 +45,7 @@ class Source(http.server.ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_):
-        """Says nothing about connections that killed programs leave."""
+        """Ignores errors of connections that killed programs leave."""
 
     def count(self, sent):
         """Counts sent bytes, and waits so that all streams together have the rate."""
@@ -163,11 +163,11 @@ def killed(weir, size, rate):
                 process.kill()
                 process.wait()
                 kills += 1
-                # A program that has moved the files, and removed its journal, had only to exit.
+                # The fetch is complete: the killed program had moved the files and removed its journal.
                 if Path(folder, "model/model.bin").exists() and not Path(folder, "model/.weir-fetch").exists():
                     break
         whole = Path(folder, "model/model.bin").stat()
-        # Bytes that were never written leave holes.
+        # A byte that was never written would leave a hole in the file, which then has fewer blocks than bytes.
         assert whole.st_size == size and whole.st_blocks * 512 >= size, whole
     return {"bytes": size, "rate": rate, "kills": kills, "sent_over_size": source.sent / size}
 

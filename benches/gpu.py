@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures weir-runtime on a GPU beside loops of PyTorch over the same models.
 
-    make bench-gpu                    where a card is: builds, measures, writes the results
-    make bench-gpu PACK=folder        anywhere: builds what a machine with a card needs, and packs it into the folder
+    make bench-gpu                    on a machine with a GPU: builds, measures, writes the results
+    make bench-gpu PACK=folder        on any machine: builds what a machine with a GPU needs, and packs it into the folder
     python3 folder/gpu.py             on that machine: tests, measures, and writes gpu.json and gpu.md into the folder
 
 PyTorch must have the version of libtorch that the programs were built against, with CUDA. Takes about six minutes.
-Writes benches/results/gpu.json and the table of docs/performance.md. Without a card it says so and ends.
+Writes benches/results/gpu.json and the table of docs/performance.md. Without a GPU it says so and ends.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def build() -> dict[str, Path]:
 
 
 def pack(folder: Path) -> None:
-    """Copies everything that a machine with a card needs into the folder."""
+    """Copies everything that a machine with a GPU needs into the folder."""
     (folder / "harness").mkdir(parents=True, exist_ok=True)
     for name, path in build().items():
         shutil.copy2(path, folder / name)
@@ -180,7 +180,7 @@ def prepare(folder: Path, name: str, seconds: float) -> dict[int, float]:
 
 
 def measure(programs: dict[str, Path], folder: Path, seconds: float) -> dict:
-    """Measures loops and server, with one of them on the card at a time."""
+    """Measures loops and server, with one of them on the GPU at a time."""
     from harness import gpu_nets as nets
     import torch
 

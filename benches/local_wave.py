@@ -4,7 +4,7 @@ minutes.
 
 It runs `weir up` with a TorchScript model whose batches take a fixed number of matrix products and some more for each
 request. It sends requests at random times at a rate that goes 0 -> RATE -> 0, and measures: the share of requests
-within the delay target, in total and after the first start of each wave; the time to decisions to wake; the seconds
+within the delay target, in total and after the first start of each wave; the time until a wake-up is decided; the seconds
 that replicas existed. Then it replays the same log with `weir simulate`, with the service times and the start time that
 the running service reports. Writes benches/results/local_wave.json.
 """

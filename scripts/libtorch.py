@@ -100,7 +100,7 @@ class Bundle(NamedTuple):
 
     @property
     def root(self):
-        """The folder of the user's cache. Its name changes with what it holds, so that clones of other versions keep theirs."""
+        """The folder of the user's cache. Its name depends on its content, so that clones of other versions keep theirs."""
         pins = hashlib.sha256(json.dumps(expected(self), sort_keys=True).encode())
         return cache() / f"{self.name}-{self.version}-{pins.hexdigest()[:16]}"
 

@@ -10,7 +10,7 @@ from typing import Callable
 
 
 class Lengths:
-    """Tokens of one answer after the other. The same seed gives the same lengths to each measurement."""
+    """Lengths of successive answers, in tokens. The same seed gives the same lengths to each measurement."""
 
     def __init__(self, mean: float, are_equal: bool = False):
         self.mean, self.are_equal, self.random = mean, are_equal, random.Random(1)
@@ -27,7 +27,7 @@ class Load:
     path: str
     lengths: Lengths
     stream: bool = False
-    # Factor of the length of the answers to requests that are sent now.
+    # Factor by which the lengths of answers are multiplied from now on.
     factor: Callable[[], float] = lambda: 1.0
     answers: list = field(default_factory=list)
 
@@ -98,7 +98,7 @@ async def open_loop(load: Load, rate: Callable[[], float]) -> None:
 
 
 async def run_for(seconds: float, *loops) -> None:
-    """Runs these loops for some seconds. One that fails ends all."""
+    """Runs these loops for some seconds. If one fails, all end."""
     tasks = [asyncio.create_task(loop) for loop in loops]
     done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     for task in tasks:

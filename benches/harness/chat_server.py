@@ -2,8 +2,8 @@
 
 It works on `--width` requests at once, and queues the others. A token of an answer takes 2.5 ms, and a request's
 `max_tokens` says how many tokens its answer has. Beyond `--knee` requests in the engine, all of them slow down with the
-square of the excess. `/metrics` has vLLM's gauges, and `/most` the most requests that were in the engine since the
-last such request.
+square of the excess. `/metrics` has vLLM's gauges, and `/most` the largest number of requests in the engine since
+`/most` was last read.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 TOKEN_S = 0.0025
-# Pieces of a streamed answer. More would measure Python.
+# Number of pieces of a streamed answer. With more, Python's own speed would be measured.
 PIECES = 8
 # Time in seconds by which an answer may be early, so that a timer does not have to be exact.
 EARLY = 0.0005
@@ -28,7 +28,7 @@ class Work:
 
     def __init__(self, knee: float):
         self.knee, self.requests = knee, 0
-        # Seconds of work that a request has got that has run since the start.
+        # Seconds of work that a request which has run since the start has received.
         self.done, self.at = 0.0, time.monotonic()
         self.ends: list = []
         self.numbers, self.timer = itertools.count(), None
@@ -43,7 +43,7 @@ class Work:
         self.set_timer()
 
     async def do(self, seconds: float) -> None:
-        """Returns once a request got this much work."""
+        """Returns once a request that starts now has received this much work."""
         self.proceed()
         end = asyncio.get_running_loop().create_future()
         heapq.heappush(self.ends, (self.done + seconds, next(self.numbers), end))

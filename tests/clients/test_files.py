@@ -55,7 +55,7 @@ def test_each_file_is_served_by_its_name(server, model):
     assert server.infer(model, request(tensor(described["name"], "FP32", shape, x.tolist()))).status == 200
 
 
-def test_what_a_handler_did_is_said(server):
+def test_notes_name_the_steps_of_a_handler(server):
     text = server.log.read_text()
     assert "the handler image_classifier does not run: decoding, cropping and normalising an image" in text
     assert "the handler 'handler.py' does not run" in text

@@ -15,8 +15,8 @@ from test_memory import ATTACKERS, GROWTH, INFER, forget_peaks, peak_bytes
 
 BATCHER = {"maxBatchSize": 8, "maxLatency": 1000}
 REQUESTS = 17
-# One MiB of empty inputs, and as many inputs as a message may have. The former took 162 MiB before tensors were
-# counted.
+# One MiB of empty inputs, and as many inputs as a message may have. Without a limit on tensors, the former would take
+# 162 MiB.
 MANY = b"\x2a\x00" * 2**19
 MOST = b"\x2a\x00" * 4000
 PARAMETERS = b"".join(b"\x22\x06\x0a\x04" + f"{index:04x}".encode() for index in range(2**16))

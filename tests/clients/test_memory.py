@@ -42,7 +42,7 @@ CONTROL_RPCS = [
     "ModelMetadata",
 ]
 # For a message of 1 MiB, the server holds the bytes of each attacker a few times: in the socket, as received, and once
-# more while decoding. Before there were limits, one message took 160 to 320 MiB.
+# more while decoding. Without limits, one message would take 160 to 320 MiB.
 GROWTH = ATTACKERS * 16 * 2**20
 
 
@@ -194,8 +194,8 @@ def unread(server, header: bytes, body: bytes) -> tuple[socket.socket, int]:
 
 
 def test_answers_count_until_they_are_read(tmp_path):
-    """A response counts against the budget until its client has read it. Before, each client that did not read held its
-    response in addition to the budget, for an unlimited time."""
+    """A response counts against the budget until its client has read it. Otherwise each client that does not read would
+    hold its response in addition to the budget, for an unlimited time."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
     size = 8 << 20
     row = wire.tensor("INPUT0", "FP32", [1, size // 4], binary_data_size=size)
@@ -229,7 +229,7 @@ def cost_of_refusal(server, model: str, body: bytes, headers: dict) -> int:
 
 def test_answers_count_before_they_are_json(tmp_path):
     """A byte becomes `false,` in JSON. The size of the JSON is counted before encoding; otherwise a refused response
-    would have taken six times its tensor, and more while the buffer grew."""
+    would take six times its tensor, and more while the buffer grows."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
     server = Server(tmp_path / "log", [GOOD], options).start()
     size = 15 << 20
@@ -240,7 +240,7 @@ def test_answers_count_before_they_are_json(tmp_path):
 
 
 def test_strings_count_with_their_size_in_memory(tmp_path):
-    """Five bytes of a body become a hundred in memory. Before they were counted, a million short strings took 107 MiB.
+    """Five bytes of a body become a hundred in memory. Uncounted, a million short strings would take 107 MiB.
     """
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864"]
     server = Server(tmp_path / "log", [GOOD], options).start()
@@ -256,8 +256,8 @@ def test_strings_count_with_their_size_in_memory(tmp_path):
 
 
 def test_inputs_in_shared_memory_count(tmp_path):
-    """Inputs in shared memory count against the budget. Before, an input in a sparse file took as many bytes as its
-    client named."""
+    """Inputs in shared memory count against the budget. Otherwise an input in a sparse file would take as many bytes as
+    its client names."""
     options = ["--max-inflight-bytes=67108864", "--http-max-body-size=67108864", "--allow-client-shm=true"]
     server = Server(tmp_path / "log", [GOOD], options).start()
     size = 256 << 20
@@ -285,8 +285,8 @@ def address_space(server) -> int:
 
 
 def test_announced_messages_reserve_nothing(hostile):
-    """Five bytes announce a message of 2 GiB. When the server reserved the announced size, 65 000 streams used up the
-    address space of the process."""
+    """Five bytes announce a message of 2 GiB. If the server reserved the announced size, 65 000 streams would use up
+    the address space of the process."""
     before = address_space(hostile)
     streams = 500
     with socket.create_connection(("127.0.0.1", hostile.grpc_port)) as connection:

@@ -14,8 +14,7 @@ import wire
 from server import GOOD, Server
 
 LIMIT = 2.0
-# The limit, a quarter more, and time for a busy machine. Before there were limits, most of these connections never
-# ended.
+# The limit, a quarter more, and time for a busy machine. Without limits, most of these connections would never end.
 END_TIMEOUT = 15.0
 # The limit of the admin ports is 30 s, whatever the flags.
 ADMIN_END_TIMEOUT = 60.0
@@ -112,8 +111,8 @@ def test_connections_without_a_request_end_at_the_admin_ports(impatient, impatie
 
 @pytest.mark.parametrize("call", ["ModelInfer", "ModelStreamInfer"])
 def test_messages_that_crawl_are_refused(impatient, call):
-    """The client sends single bytes of a message of 100 KB. Before messages had a minimum rate, such a call never
-    ended."""
+    """The client sends single bytes of a message of 100 KB. Without a minimum rate of messages, such a call would never
+    end."""
     end = time.monotonic() + END_TIMEOUT
     with socket.create_connection(("127.0.0.1", impatient.grpc_port)) as connection:
         connection.sendall(begun_call(call) + data(b"\0" + (100_000).to_bytes(4, "big")))

@@ -1,5 +1,5 @@
 """Access control on the one-node cluster, with three gateways: tokens of pods, keys that `weir key` writes into the Secret,
-rules of services, and every cell of the matrix of gateway/tests/platform/access/matrix.rs. To be run in the cluster's
+rules of services, and every case of the matrix of gateway/tests/platform/access/matrix.rs. To be run in the cluster's
 network, after weir-up.sh; WEIR is the program `weir`:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/access.py
@@ -33,7 +33,7 @@ MATRIX = ROOT / "tests/scenarios/access_matrix.json"
 INFER = "http://{}.default/v2/models/{}/infer"
 # Seconds within which every gateway refuses a revoked key.
 PROMPT = 1
-# Seconds without the API server.
+# Seconds for which the API server is unreachable.
 AWAY = 8
 ALL = ["infer", "metadata", "control", "pin"]
 GRPC_STATUS = {grpc.StatusCode.OK: 200, grpc.StatusCode.UNAUTHENTICATED: 401, grpc.StatusCode.PERMISSION_DENIED: 403}
@@ -242,7 +242,7 @@ def annotate(name, rules):
 
 
 def a_service_opens_itself_alone():
-    """The editors of a service open that service alone, and those of a namespace no service of another one."""
+    """An editor of a service can open only that service, and an editor of a namespace none of another one."""
     partner = created("partner")
     expect("before the annotation", [403, 403, 403], statuses(partner, "second"))
     annotate("second", "- clients: [partner]")
@@ -312,7 +312,7 @@ def over_http2(gateway, request, headers):
 
 
 def over_grpc(gateway, request, headers):
-    """Sends the message of the frame in the request's body."""
+    """Makes a gRPC call with the message in the request's body, which is a gRPC frame."""
     metadata = [(name, value) for name, value in headers.items() if name != "content-type"]
     message = request["body"][5:]
     with grpc.insecure_channel(f"{gateway}:8080", [("grpc.default_authority", request["host"])]) as channel:
@@ -335,7 +335,7 @@ def answer(gateway, request, text):
     return SENDERS[request["wire"]](gateway, request, headers)
 
 
-def every_cell_of_the_matrix_has_its_answer():
+def every_case_of_the_matrix_has_its_answer():
     """A request that passes is answered by a replica. Each other one gets the answer of a service that does not exist."""
     texts, rows = credentials(), json.loads(MATRIX.read_text())
     addresses, count = gateways(), 0
@@ -403,7 +403,7 @@ if __name__ == "__main__":
         a_revoked_key_is_refused_by_each_gateway,
         writers_at_one_time_lose_no_key,
         a_service_opens_itself_alone,
-        every_cell_of_the_matrix_has_its_answer,
+        every_case_of_the_matrix_has_its_answer,
         the_last_keys_stay_while_the_api_server_is_away,
         access_is_switched_off,
     ])

@@ -19,7 +19,7 @@ from weir import (
 # Seconds for which the API server is unreachable.
 AWAY = 60
 
-# A replica of the slow model takes four requests at once, for so many milliseconds.
+# Milliseconds for which a replica of the slow model works on its batch of at most four requests.
 SLOW = 200
 SENDERS = 48
 DIGITS_INFER = f"{DIGITS}{INFER}"

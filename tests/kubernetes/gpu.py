@@ -1,5 +1,5 @@
-"""A service that asks for a GPU, on a node that has one by its word only: the pod is not ready, and the service says what
-its container lacks. To be run in the cluster's network, after weir-up.sh and `gpu/load.sh`:
+"""A service that requests a GPU, on a node that reports one but has none: the pod is not ready, and the service's
+condition says what its container lacks. To be run in the cluster's network, after weir-up.sh and `gpu/load.sh`:
 
     target/cluster/exec .venv/bin/python tests/kubernetes/gpu.py
 """

@@ -1,4 +1,4 @@
-"""Tests that a real KEDA scales services, with a control plane and pretend nodes: KEDA wakes services from zero when a
+"""Tests that a real KEDA scales services, with a control plane and simulated nodes: KEDA wakes services from zero when a
 request comes, scales them out and lets them sleep again, and Weir's controller writes none of these replica counts.
 `make test-keda` runs:
 

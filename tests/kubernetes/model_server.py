@@ -1,4 +1,4 @@
-"""A model server on this machine that answers for all pretend pods, and the pods' addresses, which are set to this
+"""A model server on this machine that answers for all simulated pods, and the pods' addresses, which are set to this
 machine's."""
 
 import json

@@ -92,7 +92,7 @@ def with_policies(values):
 
 
 def ways():
-    """Returns each way into Weir's pods and those of services that a policy closes, with the pods that keep it open."""
+    """Returns each route to pods that a policy closes, with the pods for which it stays open."""
     admin = [(f"{component}'s admin port", address, ADMIN, {PROMETHEUS})
              for component in ("gateway", "controller", "autoscaler") for address in addresses(component)]
     of_service = [(f"pod {pod}", address_of(pod), SERVING, {PROMETHEUS}) for pod in pods("digits")]
@@ -128,7 +128,7 @@ def only_peers_reach_admin_ports_and_pods_of_services():
 
 
 def every_pod_reaches_services_through_the_gateways():
-    """Each gateway hands over what another one owns, so that both also reach each other."""
+    """A gateway forwards requests whose queue another gateway owns, so this also shows that gateways reach each other."""
     for address, port in [(gateway_service(), 80), *((gateway, SERVING) for gateway in addresses("gateway"))]:
         for client in (STRANGER, NEIGHBOUR, RESIDENT):
             expect(f"an inference of {'/'.join(client)} at {address}", "200", inferred(client, address, port))

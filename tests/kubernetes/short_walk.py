@@ -1,4 +1,4 @@
-"""What only real pods show, in two minutes: a service's way from `kubectl apply` to a deletion that leaves nothing, with
+"""Tests what only real pods show, in two minutes: the life of a service from `kubectl apply` to a complete deletion, with
 a rollout that is rolled back, a wake-up from zero and an eviction, and then the removal of Weir itself. No request may
 fail meanwhile. `test-cluster.sh short` runs this in the cluster's network:
 

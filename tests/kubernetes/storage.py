@@ -126,7 +126,7 @@ def pods_that_start_together_fetch_once():
 
 
 def a_namespace_reads_only_what_it_may():
-    """A namespace that only knows the URI gets nothing. One with a right of its own fetches for itself."""
+    """A namespace that only knows the URI gets nothing. One whose own key may read the bucket fetches for itself."""
     size = bucket.put("private", {"default"}, model("echo"))
     create("mine", "s3://private/echo")
     wait_ready("mine")

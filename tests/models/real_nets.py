@@ -90,7 +90,7 @@ def main():
     names = sys.argv[2:] or list(NETS)
     for name in FEW if names == ["few"] else names:
         before = time.monotonic()
-        # Stays if the process dies.
+        # The record keeps this if the process dies during the export.
         kinds[name] = "the process died"
         record.write_text(json.dumps(kinds, indent=1))
         try:

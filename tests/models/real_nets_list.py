@@ -1,4 +1,4 @@
-"""The nets of `real_nets.py`: each entry makes a net with random weights when it is asked for."""
+"""The nets of `real_nets.py`: each entry is a function that makes a net with random weights."""
 
 from typing import NamedTuple
 

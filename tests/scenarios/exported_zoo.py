@@ -26,9 +26,10 @@ from model_files import LENIENT, ask, assert_close  # noqa: E402
 from server import Server  # noqa: E402
 
 FOLDER = Path(sys.argv[1])
-# Nets that were made with a dynamic batch, and with or without a word on their rows.
+# Kinds in kinds.json of nets that could be exported. The first three have a dynamic batch; the rows of `batched` nets may
+# depend on each other or not.
 KINDS = ("independent", "coupled", "batched", "fixed")
-# Ends of the reasons that `weir-runtime inspect` gives, and the counts they stand for.
+# End of the reason that `weir-runtime inspect` gives for a net whose rows are proven to be independent.
 PROVEN = "the graph proves that the rows are independent"
 # A hundred models take longer than those of the tests.
 servers.START_DEADLINE = 1800.0

@@ -7,7 +7,7 @@ reports their addresses and their state:
     http()                returns pairs of URL and headers, by name
     grpc()                returns pairs of address and authority, by name
     replicas()            returns the number of replicas, including starting and ending ones
-    left()                returns names of objects that are left of it
+    left()                returns the names of its remaining objects
 
 `weir up` is the bed of local.py, the one-node cluster is that of kubernetes/walk.py.
 """

@@ -1,4 +1,4 @@
-"""Fetches in a network of its own, with the services that clouds have at fixed addresses of each machine.
+"""Fetches in a network of its own, with the services that clouds offer to each machine at fixed addresses.
 
 Called with the service, the program `weir` and a directory, by root of a new network namespace.
 """

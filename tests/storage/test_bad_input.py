@@ -77,7 +77,7 @@ def test_a_private_bucket_without_credentials(serve, tmp_path):
 
 
 @pytest.mark.parametrize("name, uri", [("bucket missing", "s3://nowhere/x"), ("object missing", "s3://models/no/model")])
-def test_what_a_bucket_does_not_have(s3, aws, tmp_path, name, uri):
+def test_missing_buckets_and_objects(s3, aws, tmp_path, name, uri):
     check(tmp_path, name, uri, aws)
 
 

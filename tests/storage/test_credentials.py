@@ -229,7 +229,7 @@ def test_keys_and_signatures_of_azure(serve, tmp_path, place):
 
 
 def place_of(folder, place, credentials):
-    """Writes credentials of Google to a place. Returns the variables and flags with which a fetch finds them."""
+    """Writes credentials of Google to a file that a fetch reads. Returns the variables and flags with which it finds this file."""
     path = {
         "variable": folder / "key.json",
         "home": folder / ".config/gcloud/application_default_credentials.json",

@@ -56,6 +56,6 @@ def test_a_gated_model_needs_a_token_and_its_licence(serve, tmp_path):
 @pytest.mark.parametrize(
     "uri, text", [("hf://org/none", "no such model"), ("hf://org/net:v9", "v9"), ("hf://org", "hf://ORG/NAME")]
 )
-def test_what_does_not_exist_is_named(serve, tmp_path, uri, text):
+def test_missing_models_are_named(serve, tmp_path, uri, text):
     done = fetch(uri, tmp_path, {"HF_ENDPOINT": serve(Hub())})
     assert done.returncode != 0 and text in done.stderr, done.stderr

@@ -102,7 +102,7 @@ def test_a_load_call_fetches_its_model_anew(s3, aws, tmp_path):
         assert server.ready() == {("one", "2"), ("two", "1")}
 
 
-def test_what_is_missing_is_named(s3, aws, tmp_path):
+def test_missing_sources_are_named(s3, aws, tmp_path):
     put_model(s3, "alone")
     for uri, reason in [
         ("s3://no-such-bucket/models", "the bucket no-such-bucket does not exist"),

@@ -91,7 +91,7 @@ def test_a_web_identity_is_exchanged_for_keys(s3, moto, serve, tmp_path):
         ("s3://models/nothing/here", "no object has this key or is below it in the bucket models"),
     ],
 )
-def test_what_does_not_exist_is_named(s3, aws, tmp_path, uri, sentence):
+def test_missing_buckets_and_objects_are_named(s3, aws, tmp_path, uri, sentence):
     done = fetch(uri, tmp_path, aws)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {uri}: {sentence}"), done.stderr

@@ -36,7 +36,7 @@ struct Loaded {
 };
 
 // A request of the batch, and the response that receives its rows of the outputs.
-struct Seat {
+struct BatchEntry {
   TRITONBACKEND_Request* request;
   TRITONBACKEND_Response* response = nullptr;
   int64_t rows = 0;
@@ -138,7 +138,7 @@ std::unique_ptr<Loaded> load(TRITONBACKEND_Model* model) {
 }
 
 // Joins one input of all requests to one tensor.
-at::Tensor gather(std::vector<Seat>& seats, const std::string& name) {
+at::Tensor gather(std::vector<BatchEntry>& entries, const std::string& name) {
   struct Piece {
     const void* data;
     uint64_t size;
@@ -147,15 +147,15 @@ at::Tensor gather(std::vector<Seat>& seats, const std::string& name) {
   std::vector<int64_t> shape;
   int64_t rows = 0;
   int type = 0;
-  for (Seat& seat : seats) {
+  for (BatchEntry& entry : entries) {
     TRITONBACKEND_Input* input;
     const int64_t* dims;
     uint32_t dims_count, buffers;
-    check(TRITONBACKEND_RequestInput(seat.request, name.c_str(), &input));
+    check(TRITONBACKEND_RequestInput(entry.request, name.c_str(), &input));
     check(TRITONBACKEND_InputProperties(input, nullptr, &type, &dims, &dims_count, nullptr, &buffers));
     if (shape.empty()) shape.assign(dims, dims + dims_count);
-    seat.rows = dims_count > 0 ? dims[0] : 1;
-    rows += seat.rows;
+    entry.rows = dims_count > 0 ? dims[0] : 1;
+    rows += entry.rows;
     for (uint32_t i = 0; i < buffers; i++) {
       Piece piece;
       int memory = kMemoryCpu;
@@ -165,7 +165,7 @@ at::Tensor gather(std::vector<Seat>& seats, const std::string& name) {
       pieces.push_back(piece);
     }
   }
-  if (!shape.empty() && seats.size() > 1) shape[0] = rows;
+  if (!shape.empty() && entries.size() > 1) shape[0] = rows;
   const auto options = at::TensorOptions().dtype(scalar(type));
   // libtorch's kernels need an alignment of 16 bytes.
   if (pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data) % 16 == 0) {
@@ -190,20 +190,20 @@ std::vector<at::Tensor> tensors(const torch::jit::IValue& value) {
 }
 
 // Copies the rows of one output to the response of each request.
-void scatter(const std::vector<Seat>& seats, const at::Tensor& tensor, const std::string& name, bool batches) {
+void scatter(const std::vector<BatchEntry>& entries, const at::Tensor& tensor, const std::string& name, bool batches) {
   std::vector<int64_t> shape(tensor.sizes().begin(), tensor.sizes().end());
   const int64_t rows = batches ? shape.at(0) : 1;
   const size_t row = rows > 0 ? tensor.nbytes() / rows : 0;
   const char* from = static_cast<const char*>(tensor.data_ptr());
-  for (const Seat& seat : seats) {
-    const size_t size = batches ? row * seat.rows : tensor.nbytes();
-    if (batches) shape[0] = seat.rows;
+  for (const BatchEntry& entry : entries) {
+    const size_t size = batches ? row * entry.rows : tensor.nbytes();
+    if (batches) shape[0] = entry.rows;
     TRITONBACKEND_Output* output;
     void* to;
     int memory = kMemoryCpu;
     int64_t id = 0;
     check(TRITONBACKEND_ResponseOutput(
-        seat.response, &output, name.c_str(), datatype(tensor.scalar_type()), shape.data(), shape.size()));
+        entry.response, &output, name.c_str(), datatype(tensor.scalar_type()), shape.data(), shape.size()));
     check(TRITONBACKEND_OutputBuffer(output, &to, size, &memory, &id));
     if (memory == kMemoryGpu) throw std::runtime_error("Triton wants an output on a GPU");
     std::memcpy(to, from, size);
@@ -211,30 +211,30 @@ void scatter(const std::vector<Seat>& seats, const at::Tensor& tensor, const std
   }
 }
 
-void run(Loaded& model, std::vector<Seat>& seats, Clock& clock) {
+void run(Loaded& model, std::vector<BatchEntry>& entries, Clock& clock) {
   c10::InferenceMode guard;
   std::vector<torch::jit::IValue> inputs;
-  for (const std::string& name : model.inputs) inputs.emplace_back(gather(seats, name));
+  for (const std::string& name : model.inputs) inputs.emplace_back(gather(entries, name));
   clock.compute_start = now_ns();
   const auto outputs = tensors(model.module.forward(std::move(inputs)));
   clock.compute_end = now_ns();
   if (outputs.size() != model.outputs.size()) throw std::runtime_error("not as many outputs as configured");
-  for (size_t i = 0; i < outputs.size(); i++) scatter(seats, outputs[i], model.outputs[i], model.batches);
+  for (size_t i = 0; i < outputs.size(); i++) scatter(entries, outputs[i], model.outputs[i], model.batches);
 }
 
-void finish(TRITONBACKEND_ModelInstance* instance, std::vector<Seat>& seats, const Clock& clock, const std::string& fault) {
-  for (Seat& seat : seats) {
+void finish(TRITONBACKEND_ModelInstance* instance, std::vector<BatchEntry>& entries, const Clock& clock, const std::string& fault) {
+  for (BatchEntry& entry : entries) {
     const Error error = fault.empty() ? nullptr : TRITONSERVER_ErrorNew(kErrorInternal, fault.c_str());
-    drop(TRITONBACKEND_ResponseSend(seat.response, kResponseCompleteFinal, error));
+    drop(TRITONBACKEND_ResponseSend(entry.response, kResponseCompleteFinal, error));
     drop(error);
   }
   const uint64_t end = now_ns();
   int64_t rows = 0;
-  for (Seat& seat : seats) {
-    rows += seat.rows;
+  for (BatchEntry& entry : entries) {
+    rows += entry.rows;
     drop(TRITONBACKEND_ModelInstanceReportStatistics(
-        instance, seat.request, fault.empty(), clock.start, clock.compute_start, clock.compute_end, end));
-    drop(TRITONBACKEND_RequestRelease(seat.request, kRequestReleaseAll));
+        instance, entry.request, fault.empty(), clock.start, clock.compute_start, clock.compute_end, end));
+    drop(TRITONBACKEND_RequestRelease(entry.request, kRequestReleaseAll));
   }
   drop(TRITONBACKEND_ModelInstanceReportBatchStatistics(
       instance, rows, clock.start, clock.compute_start, clock.compute_end, end));
@@ -272,17 +272,17 @@ EXPORT Error TRITONBACKEND_ModelInstanceExecute(
   void* state;
   if (const Error error = TRITONBACKEND_ModelInstanceModel(instance, &model)) return error;
   if (const Error error = TRITONBACKEND_ModelState(model, &state)) return error;
-  std::vector<Seat> seats(count);
+  std::vector<BatchEntry> entries(count);
   for (uint32_t i = 0; i < count; i++) {
-    seats[i].request = requests[i];
-    if (const Error error = TRITONBACKEND_ResponseNew(&seats[i].response, requests[i])) return error;
+    entries[i].request = requests[i];
+    if (const Error error = TRITONBACKEND_ResponseNew(&entries[i].response, requests[i])) return error;
   }
   std::string fault;
   try {
-    run(*static_cast<Loaded*>(state), seats, clock);
+    run(*static_cast<Loaded*>(state), entries, clock);
   } catch (const std::exception& error) {
     fault = error.what();
   }
-  finish(instance, seats, clock, fault);
+  finish(instance, entries, clock, fault);
   return nullptr;
 }

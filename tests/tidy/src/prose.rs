@@ -1,5 +1,5 @@
 //! Sentences of comments that a reader cannot understand alone: those that open with a word that stands in place of a
-//! subject ("Whether it waits.", "Its address."), and words for people that are used of processes.
+//! subject ("Whether it waits.", "Its address."), and words for people that are applied to processes.
 
 /// First words of a sentence that leave it without a subject.
 const OPENINGS: &[&str] = &[
@@ -10,7 +10,7 @@ const OPENINGS: &[&str] = &[
 /// First words that open a subordinate clause: a main clause, with a subject, has to follow behind a comma.
 const CLAUSES: &[&str] = &["when", "where", "why"];
 
-/// Words that make people of processes, or riddles of sentences; each with what to write instead.
+/// Words that treat processes as people, or leave a sentence unclear; each with what to write instead.
 const WORDS: &[(&str, &str)] = &[
     ("nobody", "the thing that does not: no client, no replica, no gateway"),
     ("somebody", "the thing itself: a client, an operator, a controller"),
