@@ -201,19 +201,19 @@ mod tests {
         service.revision(1).unwrap()
     }
 
-    struct Asked {
+    struct Fixture {
         requests: ScaleRequests,
         cluster: Arc<Slow>,
         asked: mpsc::UnboundedReceiver<(RevisionName, u32)>,
     }
 
-    fn asked() -> Asked {
+    fn fixture() -> Fixture {
         let (sender, asked) = mpsc::unbounded_channel();
         let cluster = Arc::new(Slow { asked: sender, permits: Semaphore::new(0) });
-        Asked { requests: ScaleRequests::new(cluster.clone()), cluster, asked }
+        Fixture { requests: ScaleRequests::new(cluster.clone()), cluster, asked }
     }
 
-    impl Asked {
+    impl Fixture {
         /// Lets the cluster accept this many requests; returns all requests that it received meanwhile.
         async fn note(&mut self, count: usize) -> Vec<(RevisionName, u32)> {
             self.cluster.permits.add_permits(count);
@@ -233,7 +233,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_requests_in_flight_are_limited_and_wake_ups_go_first() {
-        let mut asked = asked();
+        let mut asked = fixture();
         for number in 0..AT_ONCE * 2 {
             asked.requests.request(&revision(number), 2, Urgency::Change);
         }
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queued_request_takes_the_last_number_and_the_highest_urgency() {
-        let mut asked = asked();
+        let mut asked = fixture();
         for number in 0..=AT_ONCE + 1 {
             asked.requests.request(&revision(number), 2, Urgency::Change);
         }
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_withdrawn_request_is_never_sent() {
-        let mut asked = asked();
+        let mut asked = fixture();
         for number in 0..=AT_ONCE {
             asked.requests.request(&revision(number), 0, Urgency::Change);
         }
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_accepted_number_is_requested_again_only_if_the_snapshot_does_not_show_it() {
         let (change, wake) = (Urgency::Change, Urgency::WakeUp);
-        let mut asked = asked();
+        let mut asked = fixture();
         let one = revision(1);
         asked.requests.request(&one, 3, change);
         assert!(asked.requests.is_pending(&one, 3, change) && asked.requests.is_pending(&one, 4, change));

@@ -217,14 +217,14 @@ fn let_an_hpa_scale() {
         },
     })
     .to_string()]);
-    until_digits("told", |object| condition(object, "ScaledByAnother") == "True");
+    until_digits("the condition ScaledByAnother", |object| condition(object, "ScaledByAnother") == "True");
     until_replicas(&deployment, 5);
     let changes = found()["metadata"]["generation"].clone();
     wait_until("all five are ready", || found().to_string(), || found()["status"]["readyReplicas"] == 5);
-    assert_eq!(found()["metadata"]["generation"], changes, "nobody else sets them");
+    assert_eq!(found()["metadata"]["generation"], changes, "nothing else sets the replicas");
     kubectl(&["delete", "hpa/mine", "-n", TEAM], "");
     until_replicas(&deployment, 3);
-    until_digits("no longer told", |object| condition(object, "ScaledByAnother").is_null());
+    until_digits("no condition ScaledByAnother", |object| condition(object, "ScaledByAnother").is_null());
 }
 
 fn until_the_webhook_is_trusted() {
@@ -232,8 +232,8 @@ fn until_the_webhook_is_trusted() {
         let found = get(SYSTEM, "validatingwebhookconfiguration/weir-webhook");
         found["webhooks"][0]["clientConfig"]["caBundle"].clone()
     };
-    let is_told = || bundle().is_string();
-    wait_until("the authorities are told", || bundle().to_string(), is_told);
+    let has_authorities = || bundle().is_string();
+    wait_until("the webhook has authorities", || bundle().to_string(), has_authorities);
 }
 
 fn until_gateways_have_a_certificate() {

@@ -480,14 +480,14 @@ fn a_stopped_service_does_not_report_what_a_rollout_waits_for() {
 fn the_last_exit_of_a_program_is_part_of_the_last_failure() {
     let mut world = World::new(&model("a", &[]));
     let exit = Failure { at: Some(7), exit_code: Some(139), ..Failure::new(FailureReason::Exited, "it ended") };
-    let told = |world: &World| {
+    let reported = |world: &World| {
         let info = world.status().model_status.unwrap().last_failure_info.unwrap();
         (info.message.unwrap(), info.exit_code, info.time, info.location)
     };
     let at = |seconds| time(seconds);
     world.revision(|revision| revision.replicas.push(Replica { last_exit: Some(exit.clone()), ..replica() }));
     let location = Some("digits-0".to_owned());
-    assert_eq!(told(&world), ("it ended".to_owned(), Some(139), at(7), location.clone()));
+    assert_eq!(reported(&world), ("it ended".to_owned(), Some(139), at(7), location.clone()));
     // The program was started again and is not ready yet.
     let now = Failure { at: Some(9), ..Failure::new(FailureReason::NotReady, "it is not ready") };
     world.revision(|revision| {
@@ -495,7 +495,7 @@ fn the_last_exit_of_a_program_is_part_of_the_last_failure() {
         revision.replicas[0].failure = Some(now);
     });
     let message = "it is not ready; its program ended before: it ended (exit status 139 at 1970-01-01T00:00:07Z)";
-    assert_eq!(told(&world), (message.to_owned(), Some(139), at(9), location));
+    assert_eq!(reported(&world), (message.to_owned(), Some(139), at(9), location));
 }
 
 #[test]
@@ -520,13 +520,13 @@ fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes()
     without.desired = 1;
     without.failure = Some(failure);
     Arc::make_mut(&mut world.snapshot.revisions).insert(next, Arc::new(without));
-    let told = |now| {
+    let reported = |now| {
         let status = world.status_after(&InferenceServiceStatus::default(), now);
         let complete = found(&status, "RolloutComplete").clone();
         assert_eq!(found(&status, Condition::READY).status, ConditionStatus::True);
         (complete.status, complete.reason.unwrap(), complete.message.unwrap())
     };
-    let (status, reason, message) = told(759);
+    let (status, reason, message) = reported(759);
     assert_eq!((status, &*reason), (ConditionStatus::Unknown, "WaitingForRoom"));
     assert_eq!(
         message,
@@ -534,7 +534,7 @@ fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes()
          1970-01-01T00:12:40Z: no node takes it (1 Insufficient nvidia.com/gpu): add a node; digits-predictor-00001 \
          keeps serving"
     );
-    let (status, reason, message) = told(760);
+    let (status, reason, message) = reported(760);
     assert_eq!((status, &*reason), (ConditionStatus::False, "NotStarted"));
     let expected =
         "digits-predictor-00002 failed to start: no room (nvidia.com/gpu) since 1970-01-01T00:02:40Z: no node takes it";
@@ -551,17 +551,17 @@ fn a_canary_with_too_few_replicas_says_how_many_requests_it_gets() {
         revision.desired = 4;
     }
     world.history = world.history.clone().observed(&world.snapshot);
-    let told = |world: &World| {
+    let reported = |world: &World| {
         let status = world.status();
         let canary = status.condition(Condition::CANARY_PREDICTOR_READY).unwrap().clone();
         (canary.status, canary.reason.unwrap(), canary.message, status.canary_statuses[0].traffic_percent)
     };
     let share = |percent| CandidateShare { percent, target: 30 };
     world.history.canaries[0].progress.share = share(30);
-    assert_eq!(told(&world), (ConditionStatus::True, "AllCanariesReady".to_owned(), None, 30));
+    assert_eq!(reported(&world), (ConditionStatus::True, "AllCanariesReady".to_owned(), None, 30));
     world.history.canaries[0].progress.share = share(7);
     let message = "blue receives 7 of 30 % of the requests until more of its replicas are ready: 1 of 4 are now";
-    assert_eq!(told(&world), (ConditionStatus::Unknown, "InProgress".to_owned(), Some(message.to_owned()), 7));
+    assert_eq!(reported(&world), (ConditionStatus::Unknown, "InProgress".to_owned(), Some(message.to_owned()), 7));
 }
 
 /// Argo CD shows a false condition as a broken service and an unknown one as progress. Otherwise it requires

@@ -69,8 +69,8 @@ pub(crate) enum Provided {
     Nothing,
 }
 
-/// Answer to a question about an entry.
-enum Asked {
+/// Answer of the cache to a request for an entry.
+enum EntryAnswer {
     Files(Response),
     Lease(Lease),
 }
@@ -138,8 +138,8 @@ impl NodeCache {
             let asked = timeout(LONGEST_WAIT, self.ask(key, bytes)).await;
             let asked = asked.map_err(|_| "another pod of this node has not fetched the files in half an hour")??;
             let response = match asked {
-                Asked::Lease(lease) => return Ok(Provided::Lease(lease)),
-                Asked::Files(response) => response,
+                EntryAnswer::Lease(lease) => return Ok(Provided::Lease(lease)),
+                EntryAnswer::Files(response) => response,
             };
             match self.receive(response, folder, limits).await? {
                 Received::Complete(bytes) => return Ok(Provided::Files(bytes)),
@@ -153,17 +153,17 @@ impl NodeCache {
     }
 
     /// Asks for an entry until the answer is something other than to wait.
-    async fn ask(&self, key: &EntryKey, bytes: Option<u64>) -> Result<Asked, String> {
+    async fn ask(&self, key: &EntryKey, bytes: Option<u64>) -> Result<EntryAnswer, String> {
         let query = bytes.map(|bytes| format!("?bytes={bytes}")).unwrap_or_default();
         let path = format!("{}{query}", entry(key));
         loop {
             let response = self.call(Method::GET, &path, None).await?;
             if response.status() == StatusCode::OK {
-                return Ok(Asked::Files(response));
+                return Ok(EntryAnswer::Files(response));
             }
             let text = small(response).await;
             match serde_json::from_str(&text).map_err(|_| "its answer is not understood".to_owned())? {
-                Answer::Fetch(id) => return Ok(Asked::Lease(Lease { key: key.clone(), id })),
+                Answer::Fetch(id) => return Ok(EntryAnswer::Lease(Lease { key: key.clone(), id })),
                 Answer::Wait => {}
             }
         }

@@ -216,7 +216,7 @@ async fn a_tenant_gets_no_host_and_no_path_of_another_namespace() {
     assert_eq!(claims.path_prefix(), "/serving/tenant-hosts-b/roll");
     let mut conflicts = routes.conflicts().into_iter();
     let reported = conflicts.find(|conflict| conflict.loser == teams.service);
-    assert_eq!(reported, None, "the owner is not told to move");
+    assert_eq!(reported, None, "the owner has no conflict");
 }
 
 #[tokio::test]

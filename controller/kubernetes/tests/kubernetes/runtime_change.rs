@@ -46,8 +46,8 @@ async fn until_waiting(world: &World, expected: usize) {
             let mut waiting = 0;
             for name in names() {
                 // The pods of the services that follow fit no node.
-                let object =
-                    world.until(&name, "told", |object| ["WaitingForTurn", "NotStarted"].contains(&reason(object)));
+                let object = world
+                    .until(&name, "the reason", |object| ["WaitingForTurn", "NotStarted"].contains(&reason(object)));
                 waiting += usize::from(reason(&object.await) == "WaitingForTurn");
             }
             if waiting == expected {

@@ -43,7 +43,7 @@ async fn a_service_keeps_serving_without_its_runtime_and_follows_when_it_is_back
     let before = world.until_rolled_out("digits", 1).await;
     let made = world.made().await;
     world.delete_runtime().await;
-    let reported = world.until("digits", "told", goes_on).await;
+    let reported = world.until("digits", "the condition", goes_on).await;
     let message = condition(&reported, "RuntimeUnusable")["message"].as_str();
     assert!(message.unwrap().contains("no runtime serves"), "{message:?}");
     let runtime_name = |object: &Value| object["status"]["servingRuntimeName"].clone();

@@ -31,16 +31,16 @@ fn read(gpu: usize) -> Option<GpuSample> {
 
 /// Converts a raw state, in which negative numbers mean unknown; `None` without the GPU's UUID.
 fn sample(raw: &RawGpu) -> Option<GpuSample> {
-    let told = |value: f64| (value >= 0.0).then_some(value);
+    let known = |value: f64| (value >= 0.0).then_some(value);
     let uuid = CStr::from_bytes_until_nul(&raw.uuid).ok()?.to_str().ok()?;
-    let memory = told(raw.memory_total).zip(told(raw.memory_used));
+    let memory = known(raw.memory_total).zip(known(raw.memory_used));
     Some(GpuSample {
         uuid: uuid.to_owned(),
-        utilization: told(raw.utilization),
+        utilization: known(raw.utilization),
         memory: memory.map(|(total, used)| Pool { total: total as u64, used: used as u64 }),
-        power: told(raw.power),
-        power_limit: told(raw.power_limit),
-        energy: told(raw.energy),
+        power: known(raw.power),
+        power_limit: known(raw.power_limit),
+        energy: known(raw.energy),
         allocator: None,
     })
 }

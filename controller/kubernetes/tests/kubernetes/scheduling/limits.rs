@@ -65,8 +65,9 @@ async fn a_host_of_another_service_is_reported_until_it_is_free() {
     world.until_rolled_out("digits", 1).await;
     // The canary's host is `blue-digits-…` too, and a service's own host wins over it.
     world.apply(service("blue-digits", "", json!({}))).await;
-    let object =
-        world.until("digits", "told of the host", |object| condition(object, "HostConflict")["status"] == "True").await;
+    let object = world
+        .until("digits", "the conflict of the host", |object| condition(object, "HostConflict")["status"] == "True")
+        .await;
     let message = condition(&object, "HostConflict")["message"].as_str().unwrap().to_owned();
     let words = "host blue-digits-scheduling-host.example.com belongs to scheduling-host/blue-digits";
     assert!(message.contains(words), "{message}");

@@ -4,7 +4,7 @@ use std::io::Write;
 use super::*;
 
 /// An entry of a layer.
-enum Part<'a> {
+enum LayerEntry<'a> {
     File(&'a str, &'a [u8]),
     Directory(&'a str),
     Symlink(&'a str, &'a str),
@@ -12,19 +12,19 @@ enum Part<'a> {
     Fifo(&'a str),
 }
 
-use Part::{Directory, Fifo, Hardlink, Symlink};
+use LayerEntry::{Directory, Fifo, Hardlink, Symlink};
 
-fn file<'a>(name: &'a str, content: &'a str) -> Part<'a> {
-    Part::File(name, content.as_bytes())
+fn file<'a>(name: &'a str, content: &'a str) -> LayerEntry<'a> {
+    LayerEntry::File(name, content.as_bytes())
 }
 
 /// Returns a tar archive. The library refuses to write some names, so headers are built by hand, as an attacker would do
 /// it.
-fn layer(parts: &[Part<'_>]) -> Vec<u8> {
+fn layer(parts: &[LayerEntry<'_>]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for part in parts {
         let (name, kind, link, data) = match *part {
-            Part::File(name, data) => (name, tar::EntryType::Regular, "", data),
+            LayerEntry::File(name, data) => (name, tar::EntryType::Regular, "", data),
             Directory(name) => (name, tar::EntryType::Directory, "", &b""[..]),
             Symlink(name, to) => (name, tar::EntryType::Symlink, to, &b""[..]),
             Hardlink(name, to) => (name, tar::EntryType::Link, to, &b""[..]),

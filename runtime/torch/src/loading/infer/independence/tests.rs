@@ -103,8 +103,8 @@ fn a_copy_on_the_processor_shows_what_a_gpu_cannot() {
     ] {
         let source = source(name);
         let checked = check_on_processor(&source, &runner(&source), &[input], 32);
-        let told = |reason: &str| !reason.contains("the model does not run");
-        let shown = checked.as_ref().is_err_and(|why| told(why.reason()));
+        let is_reported = |reason: &str| !reason.contains("the model does not run");
+        let shown = checked.as_ref().is_err_and(|why| is_reported(why.reason()));
         assert!(shown, "{name}: {checked:?}");
     }
     for name in ["mlp", "masked", "conv"] {
