@@ -6,7 +6,7 @@ use weir_access::{AccessDocument, ClientLimits, Policy};
 use crate::args::ClientLimitArgs;
 use crate::error::CliError;
 
-/// Sets the limits of a client that the flags name. Its other limits stay.
+/// Sets the limits of a client that the flags name. All other limits of the client stay.
 ///
 /// # Errors
 /// [`CliError::Invalid`] if a gateway would refuse the document.

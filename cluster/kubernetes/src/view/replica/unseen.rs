@@ -1,4 +1,4 @@
-//! Pods that no scheduler has processed. Their status does not show this, and no later event reports it.
+//! Pods that no scheduler has processed. The status of such a pod does not show this, and no later event reports it.
 
 use std::sync::Arc;
 
