@@ -22,6 +22,7 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as TlsError, RootCertStore};
 use weir_access::{Caller, CertificateName, ClientCertificates, Operations, RESERVED_NAMES, is_client_name};
+use weir_serve::tls::CheckedClients;
 
 pub(crate) use chain::only_uri;
 pub use files::{CertificateFiles, CertificateFilesError};
@@ -117,7 +118,7 @@ impl ClientAuthority {
 
     /// Returns a verifier of handshakes that refuses clients without a certificate.
     pub(crate) fn mandatory(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(chain::BoundedVerifier(Arc::clone(&self.verifier)))
+        Arc::new(CheckedClients::new(Arc::clone(&self.verifier), |_| Ok(())))
     }
 
     /// Returns the client that a certificate of this authority names.
@@ -154,7 +155,7 @@ impl Authorities {
         let provider = Arc::new(ring::default_provider());
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).allow_unauthenticated();
         let verifier = builder.build().map_err(AuthorityError::Verifier)?;
-        Ok(Self { entries, handshakes: Some(Arc::new(chain::BoundedVerifier(verifier))) })
+        Ok(Self { entries, handshakes: Some(Arc::new(CheckedClients::new(verifier, |_| Ok(())))) })
     }
 
     /// Decides about a chain at `now`, in seconds since 1970.

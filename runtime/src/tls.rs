@@ -7,7 +7,6 @@
 //!
 //! The certificate may be replaced at any time: new connections use the new one, and open ones go on.
 
-mod clients;
 mod files;
 mod issuer;
 
@@ -15,16 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use tokio_rustls::rustls::server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig, version};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use weir_serve::{Stream, tls};
+use weir_serve::Stream;
+use weir_serve::tls::{self, CheckedClients};
 
-use clients::NamedClients;
 pub(crate) use files::TlsFiles;
 pub(crate) use issuer::CertificateIssuer;
 
@@ -115,12 +115,17 @@ fn config(client_name: &ServerName<'static>, content: TlsContent<'_>) -> Result<
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])?
-        .with_client_cert_verifier(Arc::new(NamedClients::new(verifier, client_name.clone())))
+        .with_client_cert_verifier(Arc::new(CheckedClients::new(verifier, named(client_name.clone()))))
         .with_single_cert(chain, key)?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // A resumed session has no new verification of its client, so each connection begins with a whole handshake.
     config.send_tls13_tickets = 0;
     Ok(config)
+}
+
+/// Returns the check of a client's certificate for this name. The authority also signs certificates for replicas.
+fn named(name: ServerName<'static>) -> impl Fn(&CertificateDer<'_>) -> Result<(), RustlsError> {
+    move |certificate| verify_server_name(&ParsedCertificate::try_from(certificate)?, &name)
 }
 
 fn authorities(pem: &[u8]) -> Result<RootCertStore, TlsError> {

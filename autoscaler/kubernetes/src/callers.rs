@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, Error, RootCertStore};
+use weir_serve::tls::CheckedClients;
 use x509_parser::parse_x509_certificate;
 
 /// Namespace and name of the ConfigMap.
@@ -21,39 +21,33 @@ pub(crate) const CONFIG: (&str, &str) = ("kube-system", "extension-apiserver-aut
 const AUTHORITIES: &str = "requestheader-client-ca-file";
 const NAMES: &str = "requestheader-allowed-names";
 
-/// TLS verifier that accepts only certificates of the cluster's proxy.
-#[derive(Debug)]
-pub(crate) struct ProxyVerifier {
-    by_authority: Arc<dyn ClientCertVerifier>,
-    /// Allowed common names of the proxy's certificates; if empty, any certificate that the CA signed is accepted.
-    names: Vec<String>,
+/// Reads the ConfigMap's data, and returns a verifier that accepts only certificates of the cluster's proxy.
+///
+/// # Errors
+/// A sentence that says what the ConfigMap lacks.
+pub(crate) fn proxy_verifier(data: &BTreeMap<String, String>) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let names = data.get(NAMES).map_or(Ok(Vec::new()), |names| {
+        serde_json::from_str(names).map_err(|error| format!("{NAMES} is not a list: {error}"))
+    })?;
+    let authorities = data.get(AUTHORITIES).map_or("", String::as_str);
+    let roots = roots(authorities).map_err(|error| format!("{AUTHORITIES}: {error}"))?;
+    let provider = Arc::new(ring::default_provider());
+    let by_authority = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+        .build()
+        .map_err(|error| format!("{AUTHORITIES}: {error}: has the API server no aggregation layer?"))?;
+    Ok(Arc::new(CheckedClients::new(by_authority, move |certificate| check_name(certificate, &names))))
 }
 
-impl ProxyVerifier {
-    /// Reads the ConfigMap's data.
-    ///
-    /// # Errors
-    /// A sentence that says what the ConfigMap lacks.
-    pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, String> {
-        let names = data.get(NAMES).map_or(Ok(Vec::new()), |names| {
-            serde_json::from_str(names).map_err(|error| format!("{NAMES} is not a list: {error}"))
-        })?;
-        let authorities = data.get(AUTHORITIES).map_or("", String::as_str);
-        let roots = roots(authorities).map_err(|error| format!("{AUTHORITIES}: {error}"))?;
-        let provider = Arc::new(ring::default_provider());
-        let by_authority = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
-            .build()
-            .map_err(|error| format!("{AUTHORITIES}: {error}: has the API server no aggregation layer?"))?;
-        Ok(Self { by_authority, names })
-    }
-
-    fn is_allowed(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
-            return false;
-        };
-        let mut names = parsed.subject().iter_common_name();
-        let is_named = |name: &str| self.names.iter().any(|allowed| allowed == name);
-        self.names.is_empty() || names.any(|name| name.as_str().is_ok_and(is_named))
+/// Compares the common names of a certificate with the allowed ones. If these are empty, any certificate that the CA signed
+/// is accepted.
+fn check_name(certificate: &CertificateDer<'_>, allowed: &[String]) -> Result<(), Error> {
+    let (_, parsed) = parse_x509_certificate(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let mut names = parsed.subject().iter_common_name();
+    let is_allowed = |name: &str| allowed.iter().any(|allowed| allowed == name);
+    if allowed.is_empty() || names.any(|name| name.as_str().is_ok_and(is_allowed)) {
+        Ok(())
+    } else {
+        Err(CertificateError::ApplicationVerificationFailure.into())
     }
 }
 
@@ -66,50 +60,10 @@ fn roots(pem: &str) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-impl ClientCertVerifier for ProxyVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.by_authority.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let verified = self.by_authority.verify_client_cert(certificate, intermediates, now)?;
-        if !self.is_allowed(certificate) {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
-        }
-        Ok(verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_authority.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.by_authority.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_authority.supported_verify_schemes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use rustls::pki_types::UnixTime;
 
     use super::*;
 
@@ -128,10 +82,10 @@ mod tests {
         (pem, certificate.der().clone())
     }
 
-    fn verifier(authorities: &str, names: &str) -> Result<ProxyVerifier, String> {
+    fn verifier(authorities: &str, names: &str) -> Result<Arc<dyn ClientCertVerifier>, String> {
         let data = [(AUTHORITIES, authorities), (NAMES, names)];
         let data = data.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        ProxyVerifier::read(&data.into())
+        proxy_verifier(&data.into())
     }
 
     #[test]
@@ -151,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_cluster_without_the_aggregation_layer_is_reported() {
-        let error = ProxyVerifier::read(&BTreeMap::new()).unwrap_err();
+        let error = proxy_verifier(&BTreeMap::new()).unwrap_err();
         assert!(error.contains("no aggregation layer"), "{error}");
         assert!(verifier("-----BEGIN CERTIFICATE-----\nAA", "[]").is_err());
         assert!(verifier("", "x").is_err());

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster_tls_port::{ApiServers, Callers, CertificateOptions, Resolver, Rotation, TlsPort};
 use weir_serve::{ConnectionLimits, Pace};
 
-use crate::callers::{CONFIG, ProxyVerifier};
+use crate::callers::{CONFIG, proxy_verifier};
 use crate::{Loads, MetricsApi};
 
 /// Name of the port's Service and Secret in the chart.
@@ -89,11 +89,11 @@ async fn callers(client: &Client) -> Callers {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     loop {
         let read = match maps.get(name).await {
-            Ok(map) => ProxyVerifier::read(&map.data.unwrap_or_default()),
+            Ok(map) => proxy_verifier(&map.data.unwrap_or_default()),
             Err(error) => Err(error.to_string()),
         };
         match read {
-            Ok(verifier) => return Callers::Verified(Arc::new(verifier)),
+            Ok(verifier) => return Callers::Verified(verifier),
             Err(error) => {
                 tracing::warn!(
                     "the metrics APIs wait for the ConfigMap {namespace}/{name}, which says which clients may call: {error}"

@@ -1,75 +1,11 @@
-//! Chains of certificates: their bounds, names and times.
+//! Chains of certificates: their names and times.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
-use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
-
-/// Maximum number of certificates in a chain. A public chain has three or four.
-const MAX_CERTIFICATES: usize = 8;
-
-/// Maximum size of a chain in bytes; its connection keeps it in memory. A certificate with an RSA key of 4096 bits
-/// takes 2 KiB.
-const MAX_BYTES: usize = 16 << 10;
-
-/// Verifier of handshakes that refuses chains above the limits, so that connections take bounded memory.
-#[derive(Debug)]
-pub(super) struct BoundedVerifier(pub(super) Arc<dyn ClientCertVerifier>);
-
-impl ClientCertVerifier for BoundedVerifier {
-    fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let bytes = certificate.len() + intermediates.iter().map(|one| one.len()).sum::<usize>();
-        if intermediates.len() >= MAX_CERTIFICATES || bytes > MAX_BYTES {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
-        }
-        self.0.verify_client_cert(certificate, intermediates, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
 
 /// Returns a time in seconds since 1970 for the TLS library.
 pub(super) fn time(seconds: u64) -> UnixTime {

@@ -1,4 +1,6 @@
-//! The TLS handshake of a new connection.
+//! TLS of a new connection: its handshake, and the clients that may connect.
+
+mod clients;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+
+pub use clients::CheckedClients;
 
 /// Performs the TLS handshake; `None` if it fails, times out, or the port closes meanwhile.
 pub async fn handshake(
