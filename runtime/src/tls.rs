@@ -7,6 +7,7 @@
 //!
 //! The certificate may be replaced at any time: new connections use the new one, and open ones go on.
 
+mod connection;
 mod files;
 mod issuer;
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use weir_serve::Stream;
 use weir_serve::tls::{self, CheckedClients};
 
+pub(crate) use connection::serve_connection;
 pub(crate) use files::TlsFiles;
 pub(crate) use issuer::CertificateIssuer;
 
@@ -97,9 +99,8 @@ impl RequestTls {
         self.current.load().is_some()
     }
 
-    /// Performs the handshake of a new connection; `None` if the client may not connect, or there is no certificate
-    /// yet.
-    pub(crate) async fn accept(&self, stream: Stream, stop: &CancellationToken) -> Option<Box<TlsStream<Stream>>> {
+    /// Performs the handshake of a new connection; `None` if the client may not connect, or there is no certificate yet.
+    async fn accept(&self, stream: Stream, stop: &CancellationToken) -> Option<Box<TlsStream<Stream>>> {
         let config = self.current.load_full()?;
         tls::handshake(stream, config, HANDSHAKE_TIMEOUT, stop).await.map(Box::new)
     }

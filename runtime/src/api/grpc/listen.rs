@@ -1,11 +1,8 @@
 //! Accepts and serves connections of the gRPC port.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
@@ -14,7 +11,7 @@ use tonic_health::pb::health_server::HealthServer;
 use weir_protocol::grpc::add_reflection;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use weir_serve::http2_limits::{ConnectionAge, Http2Limits, MAX_REPLICA_HEAD, Ping};
-use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort, Stream};
+use weir_serve::{ConnectionLimits, Http1Use, HttpOptions, HttpPort};
 
 use super::Grpc;
 use super::calls::Calls;
@@ -23,6 +20,7 @@ use super::health::Readiness;
 use super::middleware::Middleware;
 use super::whole_messages::MessageLimits;
 use crate::metrics::Requests;
+use crate::tls::serve_connection;
 
 /// Limits and timeouts of the gRPC port.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +53,11 @@ pub(crate) async fn serve(
 ) {
     let port = HttpPort::new(port_options(&options), stop);
     let calls = Arc::new(calls(grpc, requests, &options));
-    port.accept(listener, |stream| serve_connection(stream, Arc::clone(&calls), port.clone())).await;
+    let serve = |stream| {
+        let (calls, tls) = (Arc::clone(&calls), calls.grpc.options.tls.clone());
+        serve_connection(stream, tls, port.clone(), move |request| Arc::clone(&calls).answer(request))
+    };
+    port.accept(listener, serve).await;
     port.ended().await;
 }
 
@@ -67,28 +69,6 @@ fn port_options(options: &GrpcListenOptions) -> HttpOptions {
         ..Http2Limits::INFERENCE
     };
     HttpOptions { connections: options.connections, http1: Http1Use::Refused(SENTENCE), http2 }
-}
-
-async fn serve_connection(stream: Stream, calls: Arc<Calls>, port: HttpPort) {
-    let (traffic, tls) = (stream.traffic(), calls.grpc.options.tls.clone());
-    let counted = Arc::clone(&traffic);
-    let service = service_fn(move |request| {
-        let (calls, exchange) = (Arc::clone(&calls), counted.begin());
-        let answer = calls.answer(request);
-        answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
-    });
-    match tls {
-        None => port.serve(stream, service, &traffic).await,
-        // Boxed, so that the future of a plain connection reserves no space for TLS.
-        Some(tls) => {
-            Box::pin(async {
-                if let Some(stream) = tls.accept(stream, port.stop()).await {
-                    port.serve(stream, service, &traffic).await;
-                }
-            })
-            .await;
-        }
-    }
 }
 
 fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {

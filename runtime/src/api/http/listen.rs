@@ -1,16 +1,14 @@
 //! The HTTP port.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::{Http2Limits, MAX_REPLICA_HEAD};
-use weir_serve::{ConnectionLimits, Http1Use, HttpOptions as PortOptions, HttpPort, Stream};
+use weir_serve::{ConnectionLimits, Http1Use, HttpOptions as PortOptions, HttpPort};
 
 use super::Http;
+use crate::tls::serve_connection;
 
 /// Longest head of a request over HTTP/1.1, in bytes. The same as the gateway's.
 const MAX_HEAD: usize = 64 << 10;
@@ -20,7 +18,11 @@ const MAX_HEAD: usize = 64 << 10;
 /// not send a whole request within seconds.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let port = HttpPort::new(options(http.options.connections), stop);
-    port.accept(listener, |stream| serve_connection(stream, Arc::clone(&http), port.clone())).await;
+    let serve = |stream| {
+        let (http, tls) = (Arc::clone(&http), http.options.tls.clone());
+        serve_connection(stream, tls, port.clone(), move |request| Arc::clone(&http).answer(request))
+    };
+    port.accept(listener, serve).await;
     port.ended().await;
 }
 
@@ -29,26 +31,4 @@ fn options(connections: ConnectionLimits) -> PortOptions {
     // in the processor's cache.
     let http1 = Http1Use::Served { max_head: MAX_HEAD, read_at_once: MAX_HEAD };
     PortOptions { connections, http1, http2: Http2Limits { max_head: MAX_REPLICA_HEAD, ..Http2Limits::INFERENCE } }
-}
-
-async fn serve_connection(stream: Stream, http: Arc<Http>, port: HttpPort) {
-    let (traffic, tls) = (stream.traffic(), http.options.tls.clone());
-    let counted = Arc::clone(&traffic);
-    let service = service_fn(move |request| {
-        let (http, exchange) = (Arc::clone(&http), counted.begin());
-        let answer = http.answer(request);
-        answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
-    });
-    match tls {
-        None => port.serve(stream, service, &traffic).await,
-        // Boxed, so that the future of a plain connection reserves no space for TLS.
-        Some(tls) => {
-            Box::pin(async {
-                if let Some(stream) = tls.accept(stream, port.stop()).await {
-                    port.serve(stream, service, &traffic).await;
-                }
-            })
-            .await;
-        }
-    }
 }

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
