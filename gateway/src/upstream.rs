@@ -64,7 +64,7 @@ pub(crate) struct Upstream {
 }
 
 /// Failure to get a response from an upstream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UpstreamError {
     pub(crate) kind: UpstreamErrorKind,
     /// Description of the failure, as a clause without a full stop.
@@ -78,6 +78,9 @@ pub(crate) enum UpstreamErrorKind {
     StaleConnection,
     /// The connection could not be opened, or the replica refused the call before it worked on it.
     ConnectFailed,
+    /// The upstream was reached, and its certificate is not the expected one. That may heal within seconds, when the address
+    /// of a former replica has been learnt anew, but hardly later.
+    Untrusted,
     /// The replica accepted the request, then the connection failed.
     Broken,
     /// The replica's answer violates its protocol; the replica may have done the work.
@@ -277,11 +280,17 @@ impl fmt::Debug for Upstream {
 }
 
 impl UpstreamErrorKind {
+    /// Returns true if there was no connection, so that the request was not sent.
+    pub(crate) const fn is_unconnected(self) -> bool {
+        matches!(self, Self::ConnectFailed | Self::Untrusted)
+    }
+
     /// Returns the label for logs.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::StaleConnection => "stale_connection",
             Self::ConnectFailed => "connect_failed",
+            Self::Untrusted => "untrusted",
             Self::Broken => "broken",
             Self::InvalidResponse => "invalid_response",
             Self::RequestBodyFailed => "request_body_failed",

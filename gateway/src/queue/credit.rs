@@ -86,6 +86,11 @@ impl Credit {
         serving.is_some_and(|open| open > 1)
     }
 
+    /// Returns true if another replica takes requests, and the last request at it did not fail.
+    pub(crate) fn others_work(&self) -> bool {
+        self.queue.state.lock().dispatcher.others_work(self.id)
+    }
+
     /// Gives the credit back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
         if verdict == Verdict::Failed {

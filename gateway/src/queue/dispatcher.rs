@@ -386,6 +386,11 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.open().map(|endpoint| endpoint.credits.limit()).min()
     }
 
+    /// Returns true if another replica than this one takes requests, and did not fail the last one that it had.
+    pub(crate) fn others_work(&self, id: EndpointId) -> bool {
+        self.open().any(|endpoint| endpoint.id != id && !endpoint.has_failed())
+    }
+
     fn open(&self) -> impl Iterator<Item = &Endpoint<R>> {
         let endpoints = self.endpoints.iter();
         endpoints.filter(|endpoint| endpoint.state == EndpointState::Open)

@@ -9,11 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::Error as TlsError;
 use weir_cluster::Address;
 use weir_serve::Keepalive;
 
-use super::UpstreamError;
 use super::tls::{UpstreamTls, WithoutTls};
+use super::{UpstreamError, UpstreamErrorKind};
 
 /// Longest time to connect. Replicas are near, so this leaves time for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -73,8 +74,19 @@ async fn dial_tls(address: &Address, tls: &UpstreamTls) -> Result<Socket, Upstre
     let handshake = TlsConnector::from(config).connect(name, stream);
     match tokio::time::timeout(CONNECT_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => Ok(Socket::Tls(Box::new(stream))),
-        Ok(Err(error)) => Err(failed(&error.to_string())),
+        Ok(Err(error)) => Err(UpstreamError { kind: kind(&error), ..failed(&error.to_string()) }),
         Err(_) => Err(failed(&format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+    }
+}
+
+/// Returns the kind of a failed handshake.
+fn kind(error: &io::Error) -> UpstreamErrorKind {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
+    match tls {
+        Some(TlsError::InvalidCertificate(_) | TlsError::NoCertificatesPresented | TlsError::Other(_)) => {
+            UpstreamErrorKind::Untrusted
+        }
+        _ => UpstreamErrorKind::ConnectFailed,
     }
 }
 

@@ -54,8 +54,7 @@ struct Connections {
     count: u64,
     /// Failed attempts to open a connection so far.
     failures: u64,
-    /// Cause of the last failed attempt, as a clause.
-    last_failure: String,
+    last_failure: Option<UpstreamError>,
 }
 
 struct OpenConnection {
@@ -147,7 +146,7 @@ impl GrpcChannel {
         let generation = dialing.generation();
         let opened = open(dialing).await;
         let mut connections = self.connections.lock();
-        let (sender, task) = opened.inspect_err(|error| connections.note_failure(&error.because))?;
+        let (sender, task) = opened.inspect_err(|error| connections.note_failure(error))?;
         connections.count += 1;
         connections.open = Some(OpenConnection { number: connections.count, generation, sender: sender.clone(), task });
         Ok(sender)
@@ -157,11 +156,10 @@ impl GrpcChannel {
     /// call in turn would make an attempt of its own to reach a node that does not answer.
     fn none_failed_since(&self, failures: u64) -> Result<(), UpstreamError> {
         let connections = self.connections.lock();
-        if connections.failures == failures {
-            return Ok(());
+        match &connections.last_failure {
+            Some(error) if connections.failures != failures => Err(error.clone()),
+            Some(_) | None => Ok(()),
         }
-        let because = connections.last_failure.clone();
-        Err(UpstreamError::connect_failed(because))
     }
 
     /// Opens a connection for one call, which ends with the call.
@@ -175,9 +173,9 @@ impl GrpcChannel {
 }
 
 impl Connections {
-    fn note_failure(&mut self, because: &str) {
+    fn note_failure(&mut self, error: &UpstreamError) {
         self.failures += 1;
-        because.clone_into(&mut self.last_failure);
+        self.last_failure = Some(error.clone());
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -149,13 +150,25 @@ async fn infer(world: &World) -> Answered {
     once(world.address(), post(HOST, "/v2/models/digits/infer", "x")).await
 }
 
-async fn call(world: &World) -> StatusCode {
+/// Sends a call over gRPC, and returns the head of the answer.
+async fn called(world: &World) -> Response<Incoming> {
     let mut sender = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{HOST}/inference.GRPCInferenceService/ModelInfer"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(Full::new(Bytes::from_static(b"\0\0\0\0\0")));
-    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    sender.send_request(request.unwrap()).await.unwrap()
+}
+
+/// Sends a call that is refused as unavailable, and returns the message.
+async fn call_refused(world: &World) -> String {
+    let answer = called(world).await;
+    assert_eq!(answer.headers()["grpc-status"], "14", "{answer:?}");
+    answer.headers()["grpc-message"].to_str().unwrap().to_owned()
+}
+
+async fn call(world: &World) -> StatusCode {
+    let answer = called(world).await;
     let refused = answer.headers().get("grpc-status").cloned();
     assert!(refused.is_none_or(|status| status == "0"));
     let status = answer.status();
@@ -244,6 +257,30 @@ async fn only_the_exact_name_by_the_right_authority_is_accepted() {
         let text = refused(&world, &one).await;
         assert!(text.contains(expected), "case {number}: {text}");
     }
+}
+
+/// The activation timeout is longer than the test may run, and neither replica can ever be the right one.
+#[tokio::test]
+async fn certificates_that_stay_wrong_are_reported_long_before_the_activation_timeout() {
+    let (authority, stranger) = (Authority::new("ours"), Authority::new("others"));
+    let long = Duration::from_secs(600);
+    let world = world_with(Some(&certified(&authority)), &[100], |route| route.activation_timeout = long).await;
+    let one = TlsReplica::start(&stranger.replica(FIRST), &authority.pem).await;
+    let other = TlsReplica::start(&authority.replica(SECOND), &authority.pem).await;
+    world.put(1, "a", one.address).await;
+    world.put(1, "b", other.address).await;
+    let answers =
+        tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(infer(&world), call_refused(&world)) });
+    let (answer, message) = answers.await.unwrap();
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+    for text in [answer.text(), &message] {
+        let causes = ["UnknownIssuer", "its certificate is that of weir://default/digits-predictor-00002"];
+        assert!(causes.iter().any(|cause| text.contains(cause)), "{text}");
+    }
+    assert_eq!((one.replica.requests(), other.replica.requests()), (0, 0));
+    let right = TlsReplica::start(&authority.replica(FIRST), &authority.pem).await;
+    world.put(1, "c", right.address).await;
+    assert_eq!(infer(&world).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ pub(super) async fn try_replica(
         (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => invalid_response(credit, error.because),
         (Err(error), _) => {
             let time_at_replica = now().saturating_duration_since(credit.since);
+            let error = while_others_work(error, &credit);
             credit.settle(Outcome::Failed, Verdict::Open);
             let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
             // Boxed, so that the future of a request that is answered reserves no space for this case.
@@ -214,12 +215,23 @@ fn was_stale(error: &UpstreamError, begun: Instant) -> bool {
 /// sent to all of them.
 fn unreachable_as_broken(error: UpstreamError) -> UpstreamError {
     match error.kind {
-        UpstreamErrorKind::ConnectFailed => UpstreamError { kind: UpstreamErrorKind::Broken, ..error },
+        UpstreamErrorKind::ConnectFailed | UpstreamErrorKind::Untrusted => {
+            UpstreamError { kind: UpstreamErrorKind::Broken, ..error }
+        }
         UpstreamErrorKind::StaleConnection
         | UpstreamErrorKind::Broken
         | UpstreamErrorKind::InvalidResponse
         | UpstreamErrorKind::RequestBodyFailed => error,
     }
+}
+
+/// Returns the error of a replica. While another replica works, one with a wrong certificate is only unreachable: the request
+/// waits for the other one, as long as for any replica.
+fn while_others_work(error: UpstreamError, credit: &Credit) -> UpstreamError {
+    if error.kind == UpstreamErrorKind::Untrusted && credit.others_work() {
+        return UpstreamError { kind: UpstreamErrorKind::ConnectFailed, ..error };
+    }
+    error
 }
 
 /// Returns the response to relay to the client.

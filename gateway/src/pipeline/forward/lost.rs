@@ -51,6 +51,7 @@ impl LostAttempt {
         let status = match error.kind {
             UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => status(upstream, protocol, wait).await,
             UpstreamErrorKind::ConnectFailed
+            | UpstreamErrorKind::Untrusted
             | UpstreamErrorKind::InvalidResponse
             | UpstreamErrorKind::RequestBodyFailed => ReplicaStatus::Runs,
         };

@@ -25,8 +25,12 @@ const MAX_ENDED: u32 = 1;
 /// stuck, so that `weir-runtime` is restarted because of it; the request would block the next replica as well.
 const MAX_TIME_AT_REPLICA: Duration = Duration::from_secs(60);
 
-/// Maximum number of refusals by replicas that are retried; the next refusal is sent to the client. Each refusal ejects
-/// its replica for 50 ms.
+/// Longest time for which a request is retried at replicas whose certificates are not the expected ones. Gateways learn within
+/// a second or two that an address belongs to another replica now. A wrong authority or an expired certificate stays.
+const MAX_TIME_UNTRUSTED: Duration = Duration::from_secs(5);
+
+/// Most refusals by replicas that are retried; the next one is sent to the client. Each refusal ejects its replica for
+/// 50 ms.
 const MAX_REFUSALS: u32 = 8;
 
 /// Maximum number of hand-overs to gateways that turn out not to own the queue. They are 20 ms apart, and all gateways
@@ -76,6 +80,8 @@ pub(super) struct RetryState<'a> {
     invalid: Option<InvalidResponse>,
     /// Time of the first failure to connect.
     first_connect_failure: Option<Instant>,
+    /// Time of the first failure because of a certificate.
+    first_untrusted: Option<Instant>,
 }
 
 impl<'a> RetryState<'a> {
@@ -90,6 +96,7 @@ impl<'a> RetryState<'a> {
             handed_over: 0,
             invalid: None,
             first_connect_failure: None,
+            first_untrusted: None,
         }
     }
 
@@ -137,19 +144,19 @@ impl<'a> RetryState<'a> {
             ReplicaStatus::Runs | ReplicaStatus::Removed | ReplicaStatus::Failed(_) => 0,
         };
         let may_retry = self.may_outlive(&lost.status) && self.may_retry_lost(&lost);
-        if lost.error.kind != UpstreamErrorKind::ConnectFailed {
+        if !lost.error.kind.is_unconnected() {
             self.lost += 1;
         }
         if may_retry && self.can_resend { Ok(()) } else { Err(self.lost_error(lost)) }
     }
 
     /// A failure to connect uses up no retry, but is retried only for the activation timeout, the time that a replica
-    /// has to start.
+    /// has to start, or shorter if a certificate is the cause.
     fn may_retry_lost(&mut self, lost: &LostAttempt) -> bool {
         match lost.error.kind {
-            UpstreamErrorKind::ConnectFailed => {
-                let since = *self.first_connect_failure.get_or_insert_with(now);
-                now().saturating_duration_since(since) < self.request.activation
+            UpstreamErrorKind::ConnectFailed => lasts(&mut self.first_connect_failure) < self.request.activation,
+            UpstreamErrorKind::Untrusted => {
+                lasts(&mut self.first_untrusted) < self.request.activation.min(MAX_TIME_UNTRUSTED)
             }
             UpstreamErrorKind::StaleConnection | UpstreamErrorKind::Broken | UpstreamErrorKind::RequestBodyFailed => {
                 self.lost < MAX_RETRIES && lost.time_at_replica < MAX_TIME_AT_REPLICA
@@ -226,4 +233,9 @@ impl<'a> RetryState<'a> {
             None => GatewayError::Gone(revision),
         }
     }
+}
+
+/// Returns the time since the first failure of a kind, which is now if there was none.
+fn lasts(first: &mut Option<Instant>) -> Duration {
+    now().saturating_duration_since(*first.get_or_insert_with(now))
 }

@@ -130,6 +130,11 @@ impl<R> Endpoint<R> {
         (self.failures, self.ejected_until) = (0, None);
     }
 
+    /// Returns true if the last attempt at the replica failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     pub(super) fn is_available(&self, now: Instant) -> bool {
         let is_ejected = self.ejected_until.is_some_and(|until| until > now);
         self.state == EndpointState::Open && !is_ejected

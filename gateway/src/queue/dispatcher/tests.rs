@@ -157,6 +157,19 @@ fn each_failure_ejects_a_replica_for_longer() {
 }
 
 #[test]
+fn others_work_until_each_replica_has_failed() {
+    let now = start();
+    let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 1)], now);
+    let [one, two] = [1, 2].map(|replica| dispatcher.id_of(&replica).unwrap());
+    assert!(dispatcher.others_work(one));
+    let [first, second] = [(); 2].map(|()| granted(dispatcher.enter(request(1), now, || 0)).id);
+    dispatcher.settle(first, Outcome::Failed, now);
+    assert!(dispatcher.others_work(first) && !dispatcher.others_work(second));
+    dispatcher.settle(second, Outcome::Failed, now);
+    assert!(!dispatcher.others_work(one) && !dispatcher.others_work(two));
+}
+
+#[test]
 fn an_invalid_response_ejects_a_replica_for_the_longest_time() {
     let now = start();
     let mut dispatcher = dispatcher(vec![spec(1, 1), spec(2, 1)], now);

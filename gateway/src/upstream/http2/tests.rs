@@ -112,7 +112,7 @@ async fn calls_that_wait_for_an_attempt_to_connect_fail_with_it() {
     let calls = async { tokio::join!(asked(&channel, &address), asked(&channel, &address)) };
     let fails = async {
         // Both calls are waiting now, because they were polled first.
-        channel.connections.lock().note_failure("no answer within 2 s");
+        channel.connections.lock().note_failure(&UpstreamError::connect_failed("no answer within 2 s".to_owned()));
         drop(attempt);
     };
     let (both, ()) = tokio::join!(calls, fails);
