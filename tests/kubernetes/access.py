@@ -33,7 +33,9 @@ MATRIX = ROOT / "tests/scenarios/access_matrix.json"
 INFER = "http://{}.default/v2/models/{}/infer"
 # Seconds within which every gateway refuses a revoked key.
 PROMPT = 1
-# Seconds for which the API server is unreachable.
+# Seconds until a key expires, which `weir key create` refuses if they are over.
+SHORT = 5
+# Seconds without the API server.
 AWAY = 8
 ALL = ["infer", "metadata", "control", "pin"]
 GRPC_STATUS = {grpc.StatusCode.OK: 200, grpc.StatusCode.UNAUTHENTICATED: 401, grpc.StatusCode.PERMISSION_DENIED: 403}
@@ -279,10 +281,14 @@ def credentials():
     identifier = right.split("_")[1]
     return {
         "None": None, "Bad": "weir_0", "WrongSecret": f"weir_{identifier}_{'0' * 64}", "Revoked": revoked, "Right": right,
-        "Expired": created("right", "--expires", "2001-01-01T00:00:00Z"), "OfOther": created("other"), **scoped,
+        "Expired": created("right", "--expires", at(time.time() + SHORT)), "OfOther": created("other"), **scoped,
         "Token:Right": of_pod, "Token:Expired": expired(of_pod), "Token:WrongAudience": token("right", "other"),
         "Token:Forged": forged(of_pod), "Token:OfOther": token("other"),
     }
+
+
+def at(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def tagged(request):
@@ -340,6 +346,7 @@ def every_case_of_the_matrix_has_its_answer():
     texts, rows = credentials(), json.loads(MATRIX.read_text())
     addresses, count = gateways(), 0
     wait_until("the keys", 5, lambda: statuses(texts["OfOther"]) == [403, 403, 403] and statuses(texts["Right"]) == [200, 200, 200])
+    wait_until("the expiry of a key", 3 * SHORT, lambda: statuses(texts["Expired"]) == [401, 401, 401])
     with step("every cell of the matrix"):
         for number, (cell, missing) in enumerate(rows):
             gateway = addresses[number % len(addresses)]

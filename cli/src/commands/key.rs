@@ -9,6 +9,7 @@ mod store;
 
 use std::io;
 
+use jiff::Timestamp;
 use rustls::crypto::ring;
 use weir_access::{AccessDocument, KeyId, NewKey, RESERVED_NAMES, WrittenKey, is_client_name};
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(args: KeyArgs) -> Result<Exit, CliError> {
 
 async fn create(args: &CreateKeyArgs) -> Result<Exit, CliError> {
     check_client(&args.client)?;
+    check_expiry(args.expires, Timestamp::now())?;
     let key = new_key()?;
     let written = WrittenKey {
         id: key.id.to_string(),
@@ -64,6 +66,16 @@ fn check_client(name: &str) -> Result<(), CliError> {
         return Err(CliError::Usage(message));
     }
     Ok(())
+}
+
+/// Checks that a key with this expiry is valid for a time, which a mistyped year would prevent.
+fn check_expiry(expires: Option<Timestamp>, now: Timestamp) -> Result<(), CliError> {
+    match expires {
+        Some(time) if time <= now => Err(CliError::Usage(format!(
+            "--expires is {time}, which is past: it is {now:.0} now. Give a later time, or none for a key that does not expire"
+        ))),
+        Some(_) | None => Ok(()),
+    }
 }
 
 async fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
@@ -158,6 +170,15 @@ mod tests {
         revoke(&revoke_args(&keys[1].id)).await.unwrap();
         assert_eq!(read(&file).await, []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_has_expired_already_is_refused_and_not_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys.yaml");
+        let error = create(&create_args_with(&file, "a", &["--expires", "2001-01-01T00:00:00Z"])).await.unwrap_err();
+        assert!(error.to_string().contains("--expires is 2001-01-01T00:00:00Z, which is past: it is 2"), "{error}");
+        assert!(!file.exists());
     }
 
     #[tokio::test]
