@@ -1,10 +1,11 @@
 //! The authority of replicas: it signs their certificates, and those of the gateways that connect to them.
 //!
-//! Replicas learn of the authority once, when their pods are made. The authority therefore lives for as long as pods may, and
-//! the key is kept in a Secret that only controllers read.
+//! The key is kept in a Secret that only controllers read. The authority lives for ten years, and is replaced with the steps of
+//! docs/kubernetes.md.
 
 mod gateways;
 mod kept;
+mod replacement;
 
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificate::{SKEW, ServingPair};
 pub use gateways::keep_replica_client;
-pub use kept::kept_authority;
+pub use kept::kept_authorities;
+pub use replacement::Authorities;
 
-/// Lifetime of the authority. It ends before pods do only if a pod runs for ten years.
+/// Lifetime of the authority.
 const LIFETIME: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// An authority with its key.

@@ -26,7 +26,7 @@ mod resolver;
 mod rotation;
 mod trust;
 
-pub use authority::{Authority, Holder, keep_replica_client, kept_authority};
+pub use authority::{Authorities, Authority, Holder, keep_replica_client, kept_authorities};
 pub use callers::Callers;
 pub use certificate::{Purpose, ServingPair};
 pub use port::TlsPort;

@@ -19,11 +19,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::ClusterError;
 use weir_cluster_tls_port::{
-    Authority, Callers, CertificateOptions, Holder, Resolver, TlsPort, keep_replica_client, kept_authority,
+    Authorities, Callers, CertificateOptions, Holder, Resolver, TlsPort, keep_replica_client, kept_authorities,
 };
 use weir_controller::Leadership;
 
-/// Name of the Secret with the authority.
+/// Name of the Secret with the authorities.
 const AUTHORITY: &str = "weir-replica-authority";
 
 /// Name of the Secret with the certificate of gateways for replicas, as in the chart.
@@ -50,32 +50,35 @@ const RENEW_AFTER: Duration = DAY;
 #[derive(Clone)]
 pub struct ReplicaCertificates {
     client: Client,
-    authority: Arc<Authority>,
+    authorities: Arc<Authorities>,
+    /// Certificates of the authorities in PEM.
+    trusted: Arc<str>,
     namespace: String,
     /// DNS name of the port.
     host: String,
 }
 
 impl ReplicaCertificates {
-    /// Reads the authority in Weir's namespace, and makes it if its Secret is empty.
+    /// Reads the authorities in Weir's namespace, and makes one if their Secret is empty.
     ///
     /// # Errors
     /// [`ClusterError::Unavailable`] if the Secret cannot be read or written.
     pub async fn open(client: Client, namespace: &str, cluster_domain: &str) -> Result<Self, ClusterError> {
-        let authority = kept_authority(&client, (namespace, AUTHORITY), MANAGER, wall_clock()).await;
+        let authorities = kept_authorities(&client, (namespace, AUTHORITY), MANAGER, wall_clock()).await;
         let unavailable = |error: kube::Error| ClusterError::Unavailable {
             what: format!("the Secret {AUTHORITY}"),
             source: error.into(),
         };
-        let authority = Arc::new(authority.map_err(unavailable)?);
+        let authorities = Arc::new(authorities.map_err(unavailable)?);
+        let trusted = authorities.trusted().into();
         let host = format!("{SERVICE}.{namespace}.svc.{cluster_domain}");
-        Ok(Self { client, authority, namespace: namespace.to_owned(), host })
+        Ok(Self { client, authorities, trusted, namespace: namespace.to_owned(), host })
     }
 
-    /// The authority's certificate in PEM.
+    /// The certificates of the trusted authorities in PEM.
     #[must_use]
-    pub fn authority(&self) -> &str {
-        self.authority.certificate()
+    pub fn authorities(&self) -> &str {
+        &self.trusted
     }
 
     /// Returns the URL at which replicas get their certificates.
@@ -91,8 +94,8 @@ impl ReplicaCertificates {
             lifetime: LIFETIME,
             ..CertificateOptions::of_peers(GATEWAYS, &self.namespace, GATEWAY, MANAGER)
         };
-        let authority = Authority::clone(&self.authority);
-        keep_replica_client(self.client, authority, options, leadership, Leadership::Leading).await;
+        let authorities = Authorities::clone(&self.authorities);
+        keep_replica_client(self.client, authorities, options, leadership, Leadership::Leading).await;
     }
 
     /// Signs certificates on this port until `stop`.
@@ -109,7 +112,7 @@ impl ReplicaCertificates {
     /// Renews the certificate of the port, which no other process needs. Never returns.
     async fn renew_own(&self, resolver: &Resolver) {
         loop {
-            match self.authority.sign(Holder::Port(&self.host), wall_clock(), LIFETIME) {
+            match self.authorities.sign(Holder::Port(&self.host), wall_clock(), LIFETIME) {
                 Ok(pair) => drop(resolver.serve_with(&pair)),
                 Err(error) => tracing::error!(%error, "cannot make the certificate of the port for replicas"),
             }

@@ -47,10 +47,17 @@ pub(crate) struct CertificateIssuer {
     port: u16,
     name: ServerName<'static>,
     path: String,
-    tls: Arc<ClientConfig>,
-    /// Authority of the controllers, which also signs the certificates of clients, in PEM.
-    authority: String,
+    /// The authorities of the time at which the revision was made.
+    first: Trusted,
     token_file: PathBuf,
+}
+
+/// The authorities of controllers and clients, of which one replaces another once in years.
+#[derive(Clone, Debug)]
+struct Trusted {
+    pem: String,
+    /// TLS of connections to controllers.
+    tls: Arc<ClientConfig>,
 }
 
 /// A certificate as controllers return it, in PEM.
@@ -59,32 +66,33 @@ pub(crate) struct CertificateIssuer {
 struct Issued {
     certificate: String,
     key: String,
+    /// The authorities to trust from now on; `None` from a controller of an earlier version.
+    authorities: Option<String>,
     valid_seconds: u64,
     renew_seconds: u64,
 }
 
 impl CertificateIssuer {
-    /// Creates the client of the controllers at a URL, which have certificates of this authority in PEM.
+    /// Creates the client of the controllers at a URL, which have a certificate of one of these authorities in PEM.
     ///
     /// # Errors
     /// A sentence about the value that cannot be used.
-    pub(crate) fn new(url: &str, authority: &str, token_file: PathBuf) -> Result<Self, String> {
+    pub(crate) fn new(url: &str, authorities: &str, token_file: PathBuf) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
         let host = host.ok_or_else(|| format!("{url}: it is no URL with https://HOST"))?.to_owned();
         let name = ServerName::try_from(host.clone()).map_err(|error| format!("{url}: {error}"))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let tls = client(authority).map_err(|error| error.to_string())?;
-        let (port, authority) = (uri.port_u16().unwrap_or(HTTPS), authority.to_owned());
-        Ok(Self { host, port, name, path, tls: Arc::new(tls), authority, token_file })
+        let first = Trusted::new(authorities).map_err(|error| error.to_string())?;
+        Ok(Self { host, port: uri.port_u16().unwrap_or(HTTPS), name, path, first, token_file })
     }
 
     /// Gets a certificate and renews it. Never returns.
     pub(crate) async fn follow(&self, tls: &RequestTls) {
-        let mut schedule = Schedule::default();
+        let (mut schedule, mut trusted) = (Schedule::default(), self.first.clone());
         loop {
             let asked = now();
-            match self.renew(tls).await {
+            match self.renew(tls, &mut trusted).await {
                 Ok(issued) => {
                     tracing::info!("the certificate for requests is in use for {} s", issued.valid_seconds);
                     schedule.renewed(asked, issued.valid_seconds, issued.renew_seconds);
@@ -104,19 +112,24 @@ impl CertificateIssuer {
         }
     }
 
-    async fn renew(&self, tls: &RequestTls) -> Result<Issued, String> {
-        let issued = tokio::time::timeout(TIMEOUT, self.ask()).await;
+    async fn renew(&self, tls: &RequestTls, trusted: &mut Trusted) -> Result<Issued, String> {
+        let issued = tokio::time::timeout(TIMEOUT, self.ask(trusted)).await;
         let issued = issued.map_err(|_| format!("no answer within {} s", TIMEOUT.as_secs()))??;
+        let next = match &issued.authorities {
+            Some(pem) if *pem != trusted.pem => Trusted::new(pem).map_err(|error| error.to_string())?,
+            Some(_) | None => trusted.clone(),
+        };
         let content = TlsContent {
             certificate: issued.certificate.as_bytes(),
             key: issued.key.as_bytes(),
-            client_authorities: self.authority.as_bytes(),
+            client_authorities: next.pem.as_bytes(),
         };
         tls.replace(content).map_err(|error| error.to_string())?;
+        *trusted = next;
         Ok(issued)
     }
 
-    async fn ask(&self) -> Result<Issued, String> {
+    async fn ask(&self, trusted: &Trusted) -> Result<Issued, String> {
         let token = small_file::read_text(&self.token_file, MAX_BYTES as u64);
         let token = token.map_err(|error| format!("{}: {error}", self.token_file.display()))?;
         let request = Request::post(&self.path)
@@ -124,7 +137,8 @@ impl CertificateIssuer {
             .header(header::AUTHORIZATION, format!("Bearer {}", token.trim()))
             .body(Empty::<Bytes>::new())
             .map_err(|_| format!("{}: it holds no token", self.token_file.display()))?;
-        let (status, body) = self.send(request).await.map_err(|error| format!("{}: {error}", self.host))?;
+        let sent = self.send(request, &trusted.tls).await;
+        let (status, body) = sent.map_err(|error| format!("{}: {error}", self.host))?;
         if status != StatusCode::OK {
             return Err(format!("{} answered {status}: {}", self.host, String::from_utf8_lossy(&body).trim()));
         }
@@ -135,9 +149,10 @@ impl CertificateIssuer {
     async fn send(
         &self,
         request: Request<Empty<Bytes>>,
+        tls: &Arc<ClientConfig>,
     ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
         let stream = TcpStream::connect((&*self.host, self.port)).await?;
-        let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(self.name.clone(), stream).await?;
+        let stream = TlsConnector::from(Arc::clone(tls)).connect(self.name.clone(), stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
         let response = sender.send_request(request).await?;
@@ -147,8 +162,11 @@ impl CertificateIssuer {
     }
 }
 
-fn client(authority: &str) -> Result<ClientConfig, TlsError> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_protocol_versions(&[&version::TLS13])?;
-    Ok(config.with_root_certificates(authorities(authority.as_bytes())?).with_no_client_auth())
+impl Trusted {
+    fn new(pem: &str) -> Result<Self, TlsError> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_protocol_versions(&[&version::TLS13])?;
+        let tls = config.with_root_certificates(authorities(pem.as_bytes())?).with_no_client_auth();
+        Ok(Self { pem: pem.to_owned(), tls: Arc::new(tls) })
+    }
 }

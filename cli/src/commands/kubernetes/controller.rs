@@ -103,7 +103,7 @@ fn options(args: &ControllerArgs, name: &str, certificates: Option<&ReplicaCerti
         fetch,
         certificates: certificates.filter(|_| args.replica_tls).map(|certificates| CertificateSource {
             url: certificates.url(),
-            authority: certificates.authority().to_owned(),
+            authority: certificates.authorities().to_owned(),
         }),
         weir_image: named(&args.image).unwrap_or(common.weir_image),
         priority_class: named(&args.priority_class),

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use tokio::sync::watch;
 
-use super::{Authority, Holder};
+use super::{Authorities, Holder};
 use crate::certificate::{Purpose, SKEW, ServingPair};
 use crate::pairs::Pairs;
 use crate::rotation::CertificateOptions;
@@ -18,11 +18,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Makes and renews the certificate while `role` equals `writer`. All certificates are of one authority, so a new one is
-/// valid for replicas at once. Never returns; dropping the future ends it.
+/// Makes and renews the certificate while `role` equals `writer`. Replicas trust the authority before it signs, so a new
+/// certificate is valid for them at once. Never returns; dropping the future ends it.
 pub async fn keep_replica_client<R: PartialEq>(
     client: Client,
-    authority: Authority,
+    authorities: Authorities,
     options: CertificateOptions,
     mut role: watch::Receiver<R>,
     writer: R,
@@ -31,7 +31,7 @@ pub async fn keep_replica_client<R: PartialEq>(
     loop {
         let writes = *role.borrow_and_update() == writer;
         let mut pause = CHECK_INTERVAL.min(options.renew_after / 4);
-        if writes && let Err(error) = renew(&secrets, &authority, &options).await {
+        if writes && let Err(error) = renew(&secrets, &authorities, &options).await {
             let secret = &options.secret.1;
             tracing::warn!(%secret, %error, "cannot renew the certificate of gateways for replicas; retrying");
             pause = RETRY_DELAY;
@@ -44,17 +44,22 @@ pub async fn keep_replica_client<R: PartialEq>(
 }
 
 /// Replaces the certificate if that is due. If another process changed the Secret meanwhile, the next check reads its state.
-async fn renew(secrets: &Api<Secret>, authority: &Authority, options: &CertificateOptions) -> Result<(), kube::Error> {
+async fn renew(
+    secrets: &Api<Secret>,
+    authorities: &Authorities,
+    options: &CertificateOptions,
+) -> Result<(), kube::Error> {
     let (name, now) = (&options.secret.1, wall_clock());
     let secret = secrets.get(name).await?;
     let pairs = Pairs::read(&secret);
     let is_whole = pairs.as_ref().is_some_and(|pairs| pairs.data(Purpose::Peer).ok() == secret.data);
     let current = pairs.map(|pairs| pairs.current).filter(|_| is_whole);
-    if !is_due(current.as_ref(), authority.certificate(), options.renew_after, now) {
+    if !is_due(current.as_ref(), &authorities.trusted(), options.renew_after, now) {
         return Ok(());
     }
     let holder = Holder::Gateway(options.names.first().map_or("", String::as_str));
-    let made = authority.sign(holder, now, options.lifetime).map_err(|error| kube::Error::Service(Box::new(error)))?;
+    let made =
+        authorities.sign(holder, now, options.lifetime).map_err(|error| kube::Error::Service(Box::new(error)))?;
     let data = Pairs::of(made).data(Purpose::Peer).map_err(kube::Error::SerdeError)?;
     let params = PostParams { field_manager: Some(options.manager.to_owned()), ..PostParams::default() };
     secrets.replace(name, &params, &Secret { data: Some(data), ..secret }).await?;
@@ -62,13 +67,13 @@ async fn renew(secrets: &Api<Secret>, authority: &Authority, options: &Certifica
     Ok(())
 }
 
-/// Returns true if a new certificate is due at `now`, in seconds since 1970: there is none, it is of another authority, it is
-/// as old as `renew_after`, it has ended, or a wrong clock has made it.
-fn is_due(current: Option<&ServingPair>, authority: &str, renew_after: Duration, now: u64) -> bool {
+/// Returns true if a new certificate is due at `now`, in seconds since 1970: there is none, it came with other authorities, it
+/// is as old as `renew_after`, it has ended, or a wrong clock has made it.
+fn is_due(current: Option<&ServingPair>, trusted: &str, renew_after: Duration, now: u64) -> bool {
     current.is_none_or(|pair| {
         let used_from = pair.begins.saturating_sub(SKEW.as_secs());
         let renewed_from = pair.ends.min(pair.begins.saturating_add(renew_after.as_secs()));
-        pair.authority != authority || !(used_from..renewed_from).contains(&now)
+        pair.authority != trusted || !(used_from..renewed_from).contains(&now)
     })
 }
 

@@ -79,11 +79,18 @@ async fn signed(
     let revision =
         decide::revision(found.as_ref(), &named).map_err(|refusal| (StatusCode::FORBIDDEN, refusal.to_string()))?;
     let uri = decide::uri(&revision);
-    let pair = certificates.authority.sign(Holder::Replica(&uri), wall_clock(), LIFETIME).map_err(unavailable)?;
-    tracing::info!(%revision, namespace = named.namespace, pod = named.name, "issued a certificate to a replica");
+    let pair = certificates.authorities.sign(Holder::Replica(&uri), wall_clock(), LIFETIME).map_err(unavailable)?;
+    tracing::info!(%revision, namespace = named.namespace, pod = named.name, "a replica got a certificate");
     let (certificate, key) = (pair.certificate(), pair.key());
     let (valid, renew) = (LIFETIME.as_secs(), RENEW_AFTER.as_secs());
-    Ok(json!({ "certificate": certificate, "key": key, "validSeconds": valid, "renewSeconds": renew }).to_string())
+    Ok(json!({
+        "certificate": certificate,
+        "key": key,
+        "authorities": certificates.authorities(),
+        "validSeconds": valid,
+        "renewSeconds": renew,
+    })
+    .to_string())
 }
 
 /// Reads the pod from the API server, because a watch may not show a new pod yet.

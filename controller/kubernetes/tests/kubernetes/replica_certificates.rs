@@ -1,5 +1,6 @@
 //! Certificates of replicas: tokens that a real API server has signed for pods, and Secrets of a real API server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Resource, ResourceExt};
 use rustls::crypto::ring;
@@ -62,7 +64,7 @@ impl World {
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         tokio::spawn(certificates.clone().serve(listener, stop.clone()));
         let (host, authority) =
-            (format!("weir-certificates.{}.svc.cluster.local", self.namespace), certificates.authority().to_owned());
+            (format!("weir-certificates.{}.svc.cluster.local", self.namespace), certificates.authorities().to_owned());
         assert_eq!(certificates.url(), format!("https://{host}/v1/certificate"));
         Port { address, host, authority, _stop: stop.drop_guard() }
     }
@@ -107,7 +109,9 @@ impl World {
 impl Port {
     async fn ask(&self, token: &str) -> (StatusCode, String) {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
+        for authority in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
+            roots.add(authority.unwrap()).unwrap();
+        }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_safe_default_protocol_versions().unwrap();
         let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
@@ -184,8 +188,8 @@ async fn controllers_share_one_authority_and_keep_the_certificate_of_gateways() 
     let world = World::new("replica-authority").await;
     world.make_empty_secrets().await;
     let (one, other) = tokio::join!(world.replica_certificates(), world.replica_certificates());
-    assert_eq!(one.authority(), other.authority());
-    assert_eq!(world.replica_certificates().await.authority(), one.authority());
+    assert_eq!(one.authorities(), other.authorities());
+    assert_eq!(world.replica_certificates().await.authorities(), one.authorities());
     let (_leads, leadership) = watch::channel(Leadership::Leading);
     let _keeping = AbortOnDropHandle::new(tokio::spawn(one.clone().keep_gateways(leadership)));
     let (namespace, name) = (world.namespace.clone(), "weir-gateway-replicas".to_owned());
@@ -200,10 +204,48 @@ async fn controllers_share_one_authority_and_keep_the_certificate_of_gateways() 
         }
     };
     let made = tokio::time::timeout(SOON, made).await.unwrap();
-    assert_eq!(made["ca.crt"], one.authority().as_bytes());
+    assert_eq!(made["ca.crt"], one.authorities().as_bytes());
     let certificate = CertificateDer::from_pem_slice(&made["tls.crt"]).unwrap();
     assert!(contains(&certificate, "weir-gateway"));
     check_pair(&certificate, &made["tls.key"]);
+}
+
+/// The steps of an administrator as in docs/kubernetes.md, with controllers that start again after each one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_is_replaced_by_one_that_pods_trust_before_it_signs() {
+    let world = World::new("replica-authority-replaced").await;
+    world.make_empty_secrets().await;
+    world.make_account().await;
+    let pod = world.make_pod("one", revision_label("digits-predictor-00001")).await;
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
+    let step = async |change: fn(&mut BTreeMap<String, ByteString>)| {
+        let mut secret = secrets.get("weir-replica-authority").await.unwrap();
+        change(secret.data.get_or_insert_default());
+        secrets.replace("weir-replica-authority", &PostParams::default(), &secret).await.unwrap();
+        world.replica_certificates().await
+    };
+    let before = world.replica_certificates().await.authorities().to_owned();
+    let prepared = step(|entries| drop(entries.insert("next-authority.json".to_owned(), ByteString::default()))).await;
+    let next = prepared.authorities().strip_prefix(&before).unwrap().to_owned();
+    assert_eq!(world.replica_certificates().await.authorities(), prepared.authorities());
+    let switched = step(|entries| {
+        for (from, to) in [("authority.json", "former-authority.json"), ("next-authority.json", "authority.json")] {
+            let moved = entries.remove(from).unwrap();
+            entries.insert(to.to_owned(), moved);
+        }
+    });
+    let switched = switched.await;
+    assert_eq!(switched.authorities(), format!("{next}{before}"));
+    // A pod of a revision that was made before still gets a certificate, and with it the authorities to trust.
+    let port = Port { authority: before, ..world.port(&switched) };
+    let (status, body) = port.ask(&world.token(Some(&pod), AUDIENCE).await).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let issued: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(issued["authorities"], switched.authorities());
+    let after = step(|entries| drop(entries.remove("former-authority.json").unwrap())).await;
+    assert_eq!(after.authorities(), next);
+    let (status, _) = world.port(&after).ask(&world.token(Some(&pod), AUDIENCE).await).await;
+    assert_eq!(status, StatusCode::OK);
 }
 
 /// Pods that run trust the authority that the Secret held, so it is not replaced.

@@ -1,6 +1,7 @@
 //! A runtime that gets its certificate from a controller; here, from a port of the test.
 
 use std::net::TcpListener;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use rustls::{ServerConfig, ServerConnection};
@@ -18,6 +19,8 @@ const LONG: u64 = 3600;
 struct Controller {
     address: SocketAddr,
     valid_seconds: Arc<AtomicU64>,
+    /// Authorities that replicas have to trust; `None` as of a controller that names none.
+    authorities: Arc<Mutex<Option<String>>>,
     answers: Arc<AtomicU64>,
 }
 
@@ -33,15 +36,18 @@ impl Controller {
         let config = Arc::new(config.with_single_cert(chain, key).unwrap());
         let (valid_seconds, answers) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let (valid, count) = (Arc::clone(&valid_seconds), Arc::clone(&answers));
+        let authorities = Arc::<Mutex<Option<String>>>::default();
+        let named = Arc::clone(&authorities);
         // The thread ends with the process of the test.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-                let _ = answer(StreamOwned::new(connection, stream), &signing, valid.load(Ordering::SeqCst));
+                let trusted = named.lock().unwrap().clone();
+                let _ = answer(StreamOwned::new(connection, stream), &signing, valid.load(Ordering::SeqCst), trusted);
                 count.fetch_add(1, Ordering::SeqCst);
             }
         });
-        Self { address, valid_seconds, answers }
+        Self { address, valid_seconds, authorities, answers }
     }
 }
 
@@ -49,6 +55,7 @@ fn answer(
     mut stream: StreamOwned<ServerConnection, TcpStream>,
     signing: &Authority,
     valid: u64,
+    authorities: Option<String>,
 ) -> std::io::Result<()> {
     let mut head = String::new();
     let mut reader = BufReader::new(&mut stream);
@@ -65,6 +72,7 @@ fn answer(
             let pair = signing.server();
             let issued = serde_json::json!({
                 "certificate": pair.certificate, "key": pair.key, "validSeconds": valid, "renewSeconds": valid,
+                "authorities": authorities,
             });
             ("200 OK", issued.to_string())
         }
@@ -110,6 +118,25 @@ fn a_replica_is_ready_exactly_while_it_has_a_valid_certificate() {
     controller.valid_seconds.store(LONG, Ordering::SeqCst);
     until(|| is_ready(&server));
     assert_eq!(status(server.grpc, &gateway).as_deref(), Some("HTTP/1.1 415 Unsupported Media Type"));
+}
+
+#[test]
+fn a_replica_learns_with_a_renewal_that_another_authority_replaces_the_one_of_its_pod() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (Arc::new(Authority::new("old")), Authority::new("new"));
+    let controller = Controller::start(&old, Arc::clone(&old));
+    controller.valid_seconds.store(SHORT, Ordering::SeqCst);
+    let server = start(folder.path(), &controller, &old, TOKEN);
+    until(|| is_ready(&server));
+    let [of_old, of_new] = [&old, &new].map(|authority| client(&[&old], Some(&authority.client(GATEWAY))));
+    let accepts = |client: &Arc<ClientConfig>| status(server.http, client).is_some_and(|line| line.ends_with("200 OK"));
+    assert!(accepts(&of_old) && !accepts(&of_new));
+    *controller.authorities.lock().unwrap() = Some(format!("{}{}", old.pem, new.pem));
+    until(|| accepts(&of_new).then_some(()));
+    assert!(accepts(&of_old));
+    *controller.authorities.lock().unwrap() = Some(new.pem);
+    until(|| (!accepts(&of_old)).then_some(()));
+    assert!(accepts(&of_new));
 }
 
 #[test]
