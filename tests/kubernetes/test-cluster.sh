@@ -72,11 +72,12 @@ weir() {
     $exec .venv/bin/python tests/kubernetes/foreign.py
     $exec .venv/bin/python tests/kubernetes/storage.py
     access
+    $exec .venv/bin/python tests/kubernetes/tls.py
     tests/kubernetes/gpu/load.sh
     $exec .venv/bin/python tests/kubernetes/gpu.py
     tests/kubernetes/network/up.sh
     $exec .venv/bin/python tests/kubernetes/network_policy.py
-    passed=$((passed + 8))
+    passed=$((passed + 9))
 }
 
 access() { # Runs the tests of access control with the program `weir` of the images.
