@@ -102,8 +102,9 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();
     let options = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
     let names = options.filter_map(|name| HeaderName::try_from(name.trim()).ok());
-    // `Host` is never a connection option, because requests are routed by it.
-    names.filter(|name| name != HOST).collect()
+    // `Host` is never a connection option, because requests are routed by it. Nor is the header with the client's name,
+    // because a client could hide its name by that from replicas and from the gateway that owns the queue.
+    names.filter(|name| *name != HOST && *name != CLIENT).collect()
 }
 
 /// Returns a header's value if it is text.

@@ -8,6 +8,7 @@ mod matrix;
 mod metered;
 mod peers;
 mod shares;
+mod smuggling;
 mod tokens;
 
 use std::collections::BTreeSet;

@@ -8,28 +8,28 @@
 
 use std::net::IpAddr;
 
-use http::HeaderName;
 use http::request::Parts;
 use weir_cluster::Address;
-use weir_serve::header_names;
 
 use crate::clock::seconds_since_1970;
 use crate::context::Context;
 use crate::peers::{PeerChain, PeerRole, PeerTrust};
-use crate::wire::headers::{self, GatewayHeaders};
+use crate::wire::headers::GatewayHeaders;
 
-static GATEWAY_HEADERS: [HeaderName; 3] = [headers::HOP, headers::MIRROR, headers::CLIENT];
+/// Names of the headers, in each spelling. Many web frameworks read `-` and `_` in a name as the same, so that a replica
+/// could take a client's `weir_client` for the gateway's header.
+const SPELLINGS: [&str; 6] = ["weir-hop", "weir_hop", "weir-mirror", "weir_mirror", "weir-client", "weir_client"];
 
 /// Removes the headers that only gateways may set, unless the request comes from a gateway. Returns what was found.
 pub(crate) fn remove_untrusted(parts: &mut Parts, from: Option<IpAddr>, context: &Context) -> GatewayHeaders {
-    if !header_names::has_any(&parts.headers, &GATEWAY_HEADERS) {
+    if !parts.headers.keys().any(|name| SPELLINGS.contains(&name.as_str())) {
         return GatewayHeaders::Absent;
     }
     let role = role(parts, from, context);
     if role == PeerRole::Gateway {
         return GatewayHeaders::Trusted;
     }
-    for name in &GATEWAY_HEADERS {
+    for name in SPELLINGS {
         parts.headers.remove(name);
     }
     if role == PeerRole::FormerGateway { GatewayHeaders::Outdated } else { GatewayHeaders::Absent }
@@ -71,6 +71,15 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::headers;
+
+    #[test]
+    fn every_header_of_gateways_has_both_spellings() {
+        for name in [headers::HOP, headers::MIRROR, headers::CLIENT] {
+            assert!(SPELLINGS.contains(&name.as_str()), "{name}");
+            assert!(SPELLINGS.contains(&&*name.as_str().replace('-', "_")), "{name}");
+        }
+    }
 
     #[test]
     fn a_gateway_is_recognized_by_its_address_in_either_family() {
