@@ -183,7 +183,7 @@ def measure(program: Program, other: Program, attack: attacks.Attack, seconds: f
     peak = program.memory("VmHWM")
     connections = attack.connections * len(attack.wires)
     allowed = idle + 2 * BUDGET + connections * CONNECTION + 4000 * STREAM
-    point = {"attack": attack.name, "program": program.name, "ports": list(attack.wires), "connections": connections,
+    point = {"attack": attack.name, "program": program.name, "ports": list(attack.wires), "connections": connections, "seconds": seconds,
              "idle_mib": idle / MIB, "peak_mib": peak / MIB, "bound_mib": allowed / MIB,
              "p99_before_ms": before["p99_ms"], "p99_elsewhere_ms": elsewhere["p99_ms"], "p99_ms": beside["p99_ms"],
              "metrics_kib": program.metrics() / 1024, "requests": beside["requests"], "failed": beside["failed"], "first_failure": beside["first_failure"]}
@@ -214,23 +214,24 @@ def line(point: dict) -> str:
 
 def table(points: list) -> str:
     """Returns the table for the page."""
-    rows = ["| attack | program, ports | memory idle → peak (bound), MiB | p99 idle · attack elsewhere · here, ms | failed |", "|---|---|---|---|---|"]
+    rows = ["| attack | program, ports | s | memory idle → peak (bound), MiB | p99 idle · attack elsewhere · here, ms | failed |", "|---|---|---:|---|---|---|"]
     for point in points:
-        rows.append(f"| {point['attack']} | {point['program']}: {', '.join(point['ports'])} | "
+        rows.append(f"| {point['attack']} | {point['program']}: {', '.join(point['ports'])} | {point['seconds']:.0f} | "
                     f"{point['idle_mib']:.0f} → {point['peak_mib']:.0f} ({point['bound_mib']:.0f}) | "
                     f"{p99s(point)} | {point['failed']} of {point['requests']} |")
     return "\n".join(rows)
 
 
 def caption(result: dict) -> str:
-    return (f"{result['seconds']:.0f} s of each attack on all its ports at once, with {result['profile']} programs on {result['machine']['cores']} "
-            f"cores, on which {result['others_busy']:.0f} other threads ran:\n\n")
+    return (f"Each attack on all its ports at once, with {result['profile']} programs on {result['machine']['cores']} cores, on which "
+            f"{result['others_busy']:.0f} other threads ran:\n\n")
 
 
 def with_others(points: list) -> list:
     """Returns these points merged into the recorded ones: points of the same attack and program are replaced, and the
     order is kept."""
-    recorded = json.loads(SECURITY_RESULTS.read_text())["points"] if SECURITY_RESULTS.exists() else []
+    former = json.loads(SECURITY_RESULTS.read_text()) if SECURITY_RESULTS.exists() else {"points": []}
+    recorded = [{"seconds": former["seconds"], **point} for point in former["points"]]
     name = lambda point: (point["attack"], point["program"])  # noqa: E731
     every = [*attacks.ATTACKS, *attacks.ON_ACCESS]
     known = {(attack.name, program) for attack in every for program in ("weir-runtime", "weir gateway", *GUARDED)}
