@@ -2,14 +2,26 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
+
+use crate::client_id::ClientId;
 use crate::operation::{Operation, Operations};
 
 /// The sender of a request: a client that a key or a token names, or an anonymous one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
-    client: Option<Arc<str>>,
+    client: Option<Client>,
     roles: Vec<Arc<str>>,
     scopes: Operations,
+}
+
+/// A client, with what each of its requests needs of its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Client {
+    name: Arc<str>,
+    id: ClientId,
+    /// The name as the value of a header; `None` for a name that fits none.
+    header: Option<HeaderValue>,
 }
 
 impl Caller {
@@ -21,14 +33,27 @@ impl Caller {
 
     /// Returns a client with these roles. `scopes` are the operations to which its key or token is limited.
     #[must_use]
-    pub const fn named(client: Arc<str>, roles: Vec<Arc<str>>, scopes: Operations) -> Self {
-        Self { client: Some(client), roles, scopes }
+    pub fn named(client: Arc<str>, roles: Vec<Arc<str>>, scopes: Operations) -> Self {
+        let (id, header) = (ClientId::of(&client), HeaderValue::from_str(&client).ok());
+        Self { client: Some(Client { name: client, id, header }), roles, scopes }
     }
 
     /// Returns the client's name; `None` for an anonymous caller.
     #[must_use]
     pub fn client(&self) -> Option<&Arc<str>> {
-        self.client.as_ref()
+        self.client.as_ref().map(|client| &client.name)
+    }
+
+    /// Returns the client's identity; [`ClientId::ANONYMOUS`] for an anonymous caller.
+    #[must_use]
+    pub fn id(&self) -> ClientId {
+        self.client.as_ref().map_or(ClientId::ANONYMOUS, |client| client.id)
+    }
+
+    /// Returns the client's name as the value of a header; `None` for an anonymous caller.
+    #[must_use]
+    pub fn header(&self) -> Option<&HeaderValue> {
+        self.client.as_ref()?.header.as_ref()
     }
 
     /// Returns the roles that rules may name.

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+
 use crate::caller::Caller;
 use crate::fingerprint::Fingerprint;
 use crate::key::{KeyDigest, KeyId};
@@ -11,11 +13,11 @@ use crate::key::{KeyDigest, KeyId};
 /// All API keys, by id. A key takes about 80 bytes; keys of one client share its name.
 #[derive(Default)]
 pub struct Keys {
-    by_id: HashMap<KeyId, StoredKey>,
-    /// Callers of all keys. Keys of one client with the same roles and scopes share one caller.
+    by_id: HashMap<KeyId, StoredKey, RandomState>,
+    /// Callers that keys have in common.
     callers: HashSet<Arc<Caller>>,
     /// Clients that have keys.
-    clients: HashSet<Arc<str>>,
+    clients: HashSet<Arc<str>, RandomState>,
 }
 
 struct StoredKey {

@@ -5,6 +5,7 @@
 
 mod caller;
 mod client_certificates;
+mod client_id;
 mod division;
 mod document;
 mod fingerprint;
@@ -23,6 +24,7 @@ mod shared_names;
 
 pub use caller::Caller;
 pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES};
+pub use client_id::ClientId;
 pub use division::part_of_count;
 pub use document::{AccessDocument, WrittenKey};
 pub use fingerprint::Fingerprint;

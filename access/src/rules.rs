@@ -6,6 +6,8 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 
+use foldhash::fast::RandomState;
+
 use crate::caller::Caller;
 use crate::operation::Operation;
 use crate::rule::{MAX_RULES, Rule, RuleError, below};
@@ -16,7 +18,7 @@ use crate::service_id::ServiceId;
 pub struct Rules {
     all: Vec<Rule>,
     /// Rules that name a client by its exact name and no other caller.
-    by_client: HashMap<String, Vec<u32>>,
+    by_client: HashMap<String, Vec<u32>, RandomState>,
     /// Indices of all other rules.
     shared: Vec<u32>,
 }

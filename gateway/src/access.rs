@@ -117,7 +117,7 @@ impl AccessControl {
     /// Returns the caller that a key or token identifies, at `now` in seconds since 1970. Waits for the keys of a
     /// token's issuer if necessary.
     async fn caller(&self, policy: &Policy, credential: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
-        if self.issuers.is_empty() || credentials::is_api_key(credential) {
+        if credentials::is_api_key(credential) || self.issuers.is_empty() {
             let fingerprint = || self.fingerprints.of(credential);
             return policy.keys.caller(credential, now, fingerprint).cloned().map_err(AuthError::Key);
         }

@@ -42,7 +42,7 @@ use first_byte::FirstByteWait;
 pub(crate) use partition::{GatewaySet, Membership};
 pub(crate) use queue_limit::QueueLimit;
 use queue_state::{QueueState, notify};
-pub(crate) use shares::{ClientId, ClientShare};
+pub(crate) use shares::ClientShare;
 use stream_times::StreamTimes;
 pub(crate) use stream_times::{AtomicHistogram, StreamClock};
 pub(crate) use verdict::{Outcome, Verdict};

@@ -232,8 +232,9 @@ impl RouteTable {
     fn target(&self, parts: &Parts, found: &RouteMatch<'_>, guard: &Guard<'_>) -> Result<Target, GatewayError> {
         let found = &self.matcher.component(found, parts.uri.path());
         let choice = Choice { prefix: found.prefix, is_tagged: found.revision.is_some() };
-        guard.check(parts, found.route, choice, |from| self.has_caller_at(&found.route.service, from))?;
-        control::check_path(found, parts.uri.path())?;
+        let is_component = |from| self.has_caller_at(&found.route.service, from);
+        let operation = guard.check(parts, found.route, choice, is_component)?;
+        control::check_path(found, parts.uri.path(), operation)?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);
         let next_sample = || self.next_sample(&found.route.service);

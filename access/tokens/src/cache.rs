@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use weir_access::Fingerprint;
 
@@ -30,9 +31,9 @@ pub(crate) struct VerifiedTokens {
 /// entry that is used moves to the recent generation.
 #[derive(Debug, Default)]
 struct Shard {
-    recent: HashMap<Fingerprint, Entry>,
+    recent: HashMap<Fingerprint, Entry, RandomState>,
     recent_bytes: usize,
-    older: HashMap<Fingerprint, Entry>,
+    older: HashMap<Fingerprint, Entry, RandomState>,
 }
 
 #[derive(Clone, Debug)]

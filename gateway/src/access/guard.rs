@@ -5,9 +5,9 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
-use weir_access::{Caller, KeyError, Operation, Policy, ServiceId, Verdict};
+use weir_access::{Caller, ClientId, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
 use weir_serve::{HeldUnit, header_names};
 use weir_tokens::TokenError;
@@ -17,7 +17,7 @@ use super::{AccessControl, HeldSlots, RequestShares, operation};
 use crate::clock::{now, seconds_since_1970};
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::port::PortHost;
-use crate::queue::{ClientId, ClientShare};
+use crate::queue::ClientShare;
 use crate::rates::{self, Meter, UsedUp};
 use crate::wire::headers::{self, GatewayHeaders};
 use crate::wire::protocol::Protocol;
@@ -40,13 +40,14 @@ pub(crate) struct HeldLimits {
     _unit: Option<HeldUnit>,
 }
 
-/// Connection from which a request came.
+/// Connection from which a request came, and its protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestOrigin {
     /// Address of the sender; `None` if the connection has already ended.
     pub(crate) address: Option<IpAddr>,
     /// Headers that only a gateway may set.
     pub(crate) marks: GatewayHeaders,
+    pub(crate) protocol: Protocol,
 }
 
 struct Check<'a> {
@@ -54,7 +55,8 @@ struct Check<'a> {
     policy: Arc<Policy>,
     sender: Sender,
     from: Option<IpAddr>,
-    /// The request's slot among the client's requests in flight; set once the request is allowed.
+    protocol: Protocol,
+    /// The request's part of the client's requests in flight, once it is allowed.
     slots: OnceLock<HeldSlots>,
     /// The meter of a request that is allowed and whose bytes or tokens are limited.
     meter: OnceLock<Meter>,
@@ -101,18 +103,21 @@ impl<'a> Guard<'a> {
             Sender::Client(authenticate(control, &policy, &credential, parts).await)
         };
         if let Sender::Client(Ok(caller)) = &sender
-            && let Some(name) = caller.client().and_then(|name| HeaderValue::from_str(name).ok())
+            && let Some(name) = caller.header()
         {
-            parts.headers.insert(headers::CLIENT, name);
+            parts.headers.insert(headers::CLIENT, name.clone());
         }
-        let share = share(Some(&policy), &parts.headers);
+        let share = match &sender {
+            Sender::Client(Ok(caller)) if caller.client().is_some() => share_of(&policy, caller),
+            Sender::Client(_) | Sender::Gateway | Sender::OwnPort => share(Some(&policy), &parts.headers),
+        };
         let shares = match sender {
             Sender::Client(_) => shares.of(Some(share)),
             Sender::Gateway => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
-        let check =
-            Check { control, policy, sender, from: origin.address, slots: OnceLock::new(), meter: OnceLock::new() };
+        let RequestOrigin { address: from, protocol, .. } = origin;
+        let check = Check { control, policy, sender, from, protocol, slots: OnceLock::new(), meter: OnceLock::new() };
         Self { check: Some(check), share, shares }
     }
 
@@ -122,8 +127,9 @@ impl<'a> Guard<'a> {
         self.share
     }
 
-    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component`
-    /// returns true for the address of a pod of another component that calls this one; such a pod has no key.
+    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
+    /// for the address of a pod of another component that calls this one, which has no key. Returns the operation; `None`
+    /// without access control.
     ///
     /// # Errors
     /// [`GatewayError::Refused`], the same for the client as for a service that does not exist;
@@ -134,13 +140,13 @@ impl<'a> Guard<'a> {
         route: &Route,
         choice: Choice,
         is_component: impl Fn(IpAddr) -> bool,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<Option<Operation>, GatewayError> {
         let Some(check) = &self.check else {
-            return Ok(());
+            return Ok(None);
         };
         let path = parts.uri.path();
         let call = path.get(choice.prefix..).unwrap_or(path);
-        let operation = operation::of_call(Protocol::of(&parts.headers), parts, call);
+        let operation = operation::of_call(check.protocol, parts, call);
         check.may(route, operation, &is_component)?;
         if check.is_anonymous() && check.from.is_some_and(|from| is_component(from.to_canonical())) {
             self.shares.set_internal();
@@ -152,7 +158,8 @@ impl<'a> Guard<'a> {
             check.may(route, Operation::Pin, |_| false)?;
         }
         self.shares.take()?;
-        check.spend(route)
+        check.spend(route)?;
+        Ok(Some(operation))
     }
 
     /// Returns the client whose shares of the gateway's limits the request takes; `None` without access control and for
@@ -168,7 +175,8 @@ impl<'a> Guard<'a> {
 
     /// Takes the slots that the request occupies in the client's limits; `None` if no limit counts it.
     pub(crate) fn take_held(&mut self) -> Option<Box<HeldLimits>> {
-        let slots = self.check.as_mut().and_then(|check| check.slots.take()).filter(|slots| !slots.is_empty());
+        // Without access control, no limit counts a request.
+        let slots = self.check.as_mut()?.slots.take().filter(|slots| !slots.is_empty());
         let unit = self.shares.take_unit();
         (slots.is_some() || unit.is_some()).then(|| Box::new(HeldLimits { _slots: slots, _unit: unit }))
     }
@@ -341,14 +349,23 @@ async fn authenticate(
     }
 }
 
+/// Returns the share of a client that this gateway has authenticated, with the weight of its limits.
+fn share_of(policy: &Policy, caller: &Caller) -> ClientShare {
+    let weight = caller.client().map_or(NonZeroU16::MIN, |name| weight(policy, name));
+    ClientShare { client: caller.id(), weight }
+}
+
 /// Returns the share of the client that the header names, with the weight of its limits.
 fn share(policy: Option<&Policy>, head: &HeaderMap) -> ClientShare {
     let Some(name) = headers::text(head, &headers::CLIENT) else {
         return ClientShare::ANONYMOUS;
     };
-    let limits = policy.and_then(|policy| policy.limits_of(name));
-    let weight = limits.and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN);
+    let weight = policy.map_or(NonZeroU16::MIN, |policy| weight(policy, name));
     ClientShare { client: ClientId::of(name), weight }
+}
+
+fn weight(policy: &Policy, client: &str) -> NonZeroU16 {
+    policy.limits_of(client).and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN)
 }
 
 /// Returns the refusal of a caller without a key, or of a client that no rule allows the request.

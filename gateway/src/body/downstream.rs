@@ -28,8 +28,8 @@ pub(crate) enum DownstreamBody {
         /// Number of bytes still to come according to the response's `content-length`; `None` without that header. A
         /// body that breaks off early must not look complete.
         left: Option<u64>,
-        /// Charges the byte budget for the bytes of `frames`.
-        _permit: BudgetPermit,
+        /// Charges the byte budget for the bytes of `frames`; `None` if these were all of the body.
+        _permit: Option<BudgetPermit>,
     },
     /// Relayed from a replica or another gateway.
     Relayed(UnsyncBoxBody<Bytes, io::Error>),

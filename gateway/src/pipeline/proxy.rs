@@ -114,7 +114,6 @@ impl Proxy {
             request.meter_by(meter);
             buffered.meter_by(meter);
         }
-        let permit = self.context.budget.permit_of(guard.client().map(ClientShare::holder));
         let response = match batching {
             Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await?,
             None => forward(&self.context, &request, &mut buffered).await?,
@@ -123,6 +122,7 @@ impl Proxy {
             Some(meter) => metered(response, meter),
             None => response,
         };
+        let permit = || self.context.budget.permit_of(guard.client().map(ClientShare::holder));
         Ok(read_ahead(response, protocol, mode, permit).await)
     }
 

@@ -17,11 +17,11 @@ mod room;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU16;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use weir_access::ClientId;
 use weir_serve::Holder;
 
 use entitlement::Claim;
@@ -30,28 +30,10 @@ use holding::{AllHeld, Demand, Holding};
 use peaks::WINDOW;
 pub(crate) use room::Entrant;
 
-/// Identity of a client in queues: a hash of its name, with a key of this process, so that no client can choose a name
-/// with another one's hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClientId(u64);
-
-/// Hash function of this process for names of clients.
-static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-impl ClientId {
-    /// Identity of all clients without a name together.
-    pub(crate) const ANONYMOUS: Self = Self(0);
-
-    /// Returns the identity of a client with this name.
-    pub(crate) fn of(name: &str) -> Self {
-        Self(NAMES.hash_one(name).max(1))
-    }
-}
-
 impl ClientShare {
     /// Returns the client as the holder of connections, requests and bytes.
     pub(crate) fn holder(self) -> Holder {
-        Holder { id: self.client.0, weight: self.weight }
+        Holder { id: self.client.number(), weight: self.weight }
     }
 }
 
@@ -240,6 +222,10 @@ impl Shares {
             return true;
         };
         let (demand, holding) = (share.demand(self.credits()), &share.holding);
+        // Most clients are within their part, and the rest of the claim costs more than this comparison.
+        if entitlement::is_within_part(holding.held, demand.part) {
+            return true;
+        }
         let claim = Claim {
             held: holding.held,
             part: demand.part,

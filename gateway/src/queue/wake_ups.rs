@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use weir_access::ClientId;
 use weir_cluster::RevisionName;
 
-use super::shares::{ClientId, ClientShare};
+use super::shares::ClientShare;
 
 /// Maximum number of revisions that may wait for their first replica because of one client's requests, for each unit of
 /// its weight. A person who looks at all services of a team wakes fewer, and a cluster starts fewer replicas at the

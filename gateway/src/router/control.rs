@@ -18,14 +18,16 @@ use crate::wire::headers::{self, GRPC_ENCODING};
 /// Longest message, in bytes, that is searched for a model's name; the same limit as in the runtime.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// Checks that the path of a request is not a closed control call.
+/// Checks that the path of a request is not a closed control call. `operation` is the call's, if access control has
+/// already found it.
 ///
 /// # Errors
 /// [`GatewayError::ControlClosed`] for a control call of a service that does not open them.
-pub(super) fn check_path(found: &RouteMatch<'_>, path: &str) -> Result<(), GatewayError> {
+pub(super) fn check_path(found: &RouteMatch<'_>, path: &str, operation: Option<Operation>) -> Result<(), GatewayError> {
     let call = path.get(found.prefix..).unwrap_or(path);
+    let is_control = || operation.map_or_else(|| is_control(call), |operation| operation == Operation::Control);
     match found.route.control {
-        ControlRoutes::Closed if is_control(call) => Err(closed(call, found.route)),
+        ControlRoutes::Closed if is_control() => Err(closed(call, found.route)),
         ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
     }
 }

@@ -47,10 +47,10 @@ pub(super) async fn respond(
     let arrived = now();
     let (mut parts, body) = request.into_parts();
     let marks = trusted_headers::remove_untrusted(&mut parts, peer.address, &proxy.context);
-    let origin = RequestOrigin { address: peer.address, marks };
+    let protocol = Protocol::of(&parts.headers);
+    let origin = RequestOrigin { address: peer.address, marks, protocol };
     let shares = RequestShares::new(&proxy.context.requests, &peer.place);
     let mut guard = Guard::new(proxy.context.options.access.as_deref(), &mut parts, origin, shares).await;
-    let protocol = Protocol::of(&parts.headers);
     proxy.context.counters.count(protocol);
     let id = parts.headers.entry(headers::REQUEST_ID).or_insert_with(headers::new_request_id);
     // The ID differs on every request. HPACK would index it and evict repeated headers from its table.

@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 /// A client as the holder of units of a limit.
@@ -42,7 +43,7 @@ pub struct HeldUnit {
 
 /// Units of one limit that each client holds. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings(Arc<Mutex<HashMap<u64, Entry>>>);
+pub(crate) struct Holdings(Arc<Mutex<HashMap<u64, Entry, RandomState>>>);
 
 /// Units that one client holds. The client is forgotten with its last `ClientHolding`.
 #[derive(Debug)]

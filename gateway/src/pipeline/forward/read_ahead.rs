@@ -27,19 +27,20 @@ enum Extent {
     Arrived,
 }
 
-/// Reads up to [`SHORT`] bytes of a response, as far as the permit can grow.
+/// Reads up to [`SHORT`] bytes of a response, as far as the permit can grow that `new_permit` returns. A body that arrives
+/// at once needs none.
 pub(crate) async fn read_ahead(
     response: Response<DownstreamBody>,
     protocol: Protocol,
     mode: BufferMode,
-    permit: BudgetPermit,
+    new_permit: impl Fn() -> BudgetPermit,
 ) -> Response<DownstreamBody> {
     let Some(extent) = extent(&response, protocol, mode) else {
         return response;
     };
     let left = response.body().size_hint().exact();
     let (parts, mut body) = response.into_parts();
-    let (mut frames, mut size) = (VecDeque::with_capacity(2), 0);
+    let (mut frames, mut size, mut permit) = (VecDeque::with_capacity(2), 0, None);
     let rest = loop {
         let frame = match next(&mut body, extent).await {
             Poll::Ready(Some(frame)) => frame,
@@ -53,7 +54,7 @@ pub(crate) async fn read_ahead(
         if is_broken || body.is_end_stream() {
             break None;
         }
-        if size > SHORT || permit.grow(length).is_err() {
+        if size > SHORT || permit.get_or_insert_with(&new_permit).grow(length).is_err() {
             break Some(Box::new(body));
         }
     };

@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use weir_access::ClientId;
+
 use super::{Dequeued, DequeuedList, DispatchRequest, Dispatcher, Queued};
-use crate::queue::shares::{Charge, ClientId, ClientShare, Entrant, Shares, Supply};
+use crate::queue::shares::{Charge, ClientShare, Entrant, Shares, Supply};
 
 /// Time after which it is checked again whether clients still need the credits that are kept free for them. It is short
 /// compared with the time for which they are kept.

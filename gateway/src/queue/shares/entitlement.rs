@@ -27,14 +27,18 @@ pub(super) struct Claim {
     pub(super) others_recently: u32,
 }
 
+/// Returns true if a client that holds `held` credits may have one more of its part, which may always be one credit.
+pub(super) fn is_within_part(held: u32, part: f64) -> bool {
+    held < (part as u32).max(1)
+}
+
 impl Claim {
     /// Returns true if the client may have one of the free credits.
     pub(super) fn is_granted(&self, free: u32) -> bool {
-        let is_within_part = self.held < (self.part as u32).max(1);
         // A client within its part on average may use more for a moment, as requests do not arrive evenly.
         let has_saved = self.balance > 0.0;
         let kept = self.others_recently.saturating_sub(self.others);
-        free > 0 && (is_within_part || has_saved || free > kept)
+        free > 0 && (is_within_part(self.held, self.part) || has_saved || free > kept)
     }
 }
 

@@ -13,8 +13,11 @@ pub(super) const WINDOW: Duration = Duration::from_secs(5);
 pub(super) struct Peaks(VecDeque<(Instant, u32)>);
 
 impl Peaks {
-    /// Records a value that was current until `end`.
+    /// Records a value that was current until `end`. Zero is the value of a time without a record.
     pub(super) fn record(&mut self, value: u32, end: Instant) {
+        if value == 0 {
+            return;
+        }
         // Callers read the clock before they lock the queue, so times may be out of order by a moment.
         let end = self.0.back().map_or(end, |(last, _)| end.max(*last));
         while self.0.back().is_some_and(|(_, last)| *last <= value) {
@@ -28,6 +31,12 @@ impl Peaks {
 
     /// Returns the highest recorded value that was current at any time after `since`.
     pub(super) fn after(&self, since: Instant) -> u32 {
+        // The oldest value is mostly recent enough, or the newest one is not.
+        match (self.0.front(), self.0.back()) {
+            (Some((end, value)), _) if *end > since => return *value,
+            (_, Some((end, _))) if *end <= since => return 0,
+            _ => {}
+        }
         let first = self.0.partition_point(|(end, _)| *end <= since);
         self.0.get(first).map_or(0, |(_, value)| *value)
     }

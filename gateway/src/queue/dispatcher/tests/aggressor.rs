@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
+use weir_access::ClientId;
+
 use super::*;
-use crate::queue::shares::ClientId;
 
 const SECOND_US: u64 = 1_000_000;
 /// Time for which clients use the replica before the aggressor comes.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
+use weir_access::ClientId;
+
 use super::*;
-use crate::queue::shares::ClientId;
 
 fn share(name: &str, weight: u16) -> ClientShare {
     ClientShare { client: ClientId::of(name), weight: NonZeroU16::new(weight).unwrap() }
