@@ -71,16 +71,8 @@ impl Proxy {
             Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
             Lookup::Alive => return Ok(self.alive()),
             Lookup::Routed(routed) => (routed, None),
-            Lookup::ByMessage(field) => {
-                let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::ModelName).await?;
-                let routed = self.route_message(parts, field, &CheckedBody { buffered: &buffered, guard })?;
-                (routed, Some(buffered))
-            }
-            Lookup::ByBody => {
-                let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::Nothing).await?;
-                let routed = self.route_body(parts, &CheckedBody { buffered: &buffered, guard })?;
-                (routed, Some(buffered))
-            }
+            Lookup::ByMessage(field) => self.route_message(inbound, parts, body, field).await?,
+            Lookup::ByBody => self.route_body(inbound, parts, body).await?,
         };
         let mut target = match routed {
             Routed::Service(target) => target,
@@ -142,18 +134,33 @@ impl Proxy {
         })
     }
 
-    /// Routes a gRPC call by the model that its first message names.
-    fn route_message(&self, parts: &Parts, field: NameField, body: &CheckedBody<'_>) -> Result<Routed, GatewayError> {
+    /// Receives the first message of a gRPC call, and routes the call by the model that it names.
+    async fn route_message(
+        &self,
+        inbound: &Inbound<'_>,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+        field: NameField,
+    ) -> Result<(Routed, Option<BufferedBody>), GatewayError> {
+        let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::ModelName).await?;
         let (state, counters) = (self.context.state.load(), &self.context.counters);
-        let count_unknown = || counters.count_unrouted();
-        state.routes.route_message(parts, field, body, count_unknown)
+        let checked = CheckedBody { buffered: &buffered, guard: inbound.guard };
+        let routed = state.routes.route_message(parts, field, &checked, || counters.count_unrouted())?;
+        Ok((routed, Some(buffered)))
     }
 
-    /// Routes a call of OpenAI's API by the model that its body names.
-    fn route_body(&self, parts: &Parts, body: &CheckedBody<'_>) -> Result<Routed, GatewayError> {
+    /// Receives the body of a call of OpenAI's API, and routes the call by the model that it names.
+    async fn route_body(
+        &self,
+        inbound: &Inbound<'_>,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+    ) -> Result<(Routed, Option<BufferedBody>), GatewayError> {
+        let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::Nothing).await?;
         let (state, counters) = (self.context.state.load(), &self.context.counters);
-        let routed = state.routes.route_body(parts, body, || counters.count_unrouted());
-        routed.map_err(|error| body.guard.conceal(error))
+        let checked = CheckedBody { buffered: &buffered, guard: inbound.guard };
+        let routed = state.routes.route_body(parts, &checked, || counters.count_unrouted());
+        Ok((routed.map_err(|error| inbound.guard.conceal(error))?, Some(buffered)))
     }
 
     /// Answers a call to gRPC's health or reflection service.

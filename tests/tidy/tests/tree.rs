@@ -8,8 +8,8 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 use weir_tidy::{
-    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, missing_features, retired_identifiers,
-    retired_path, short_docs, unclear_sentences,
+    Crate, Imports, Module, SourceFile, circles, crates, duplicate_types, long_functions, missing_features,
+    retired_identifiers, retired_path, short_docs, unclear_sentences,
 };
 
 type Checked = Result<(), Box<dyn Error>>;
@@ -84,6 +84,17 @@ fn a_type_name_is_defined_once_per_crate() -> Checked {
         let files = files.collect::<Result<Vec<_>, String>>()?;
         let names = duplicate_types(files.iter().map(|(path, file)| (*path, file)));
         found.extend(names.into_iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))));
+    }
+    assert_none(&found);
+    Ok(())
+}
+
+#[test]
+fn functions_have_at_most_sixty_lines() -> Checked {
+    let mut found = Vec::new();
+    for file in workspace()?.iter().flat_map(|unit| &unit.files) {
+        let functions = long_functions(&parse(file)?).into_iter();
+        found.extend(functions.map(|(line, name, lines)| format!("{}:{line}: `{name}` has {lines} lines", file.path)));
     }
     assert_none(&found);
     Ok(())
