@@ -59,8 +59,7 @@ const CONTROL_RPCS: &[&str] = &[
 const BY_ADDRESS: [(&str, &str); 2] = [(HOST, ""), ("localhost", "/serving/default/digits")];
 
 async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
-    let mut world = World::new(0).await;
-    world.add(Options::new("gateway", scope)).await;
+    let world = World::of(Options::new("gateway", scope)).await;
     let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |route| route.control = control).await;
     world.put(1, "a", replica.address).await;
@@ -123,10 +122,7 @@ async fn use_is_open_by_host_and_path() {
 
 #[tokio::test]
 async fn calls_that_use_a_model_pass_over_grpc() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Behaviour::Mirror).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, _replica) = World::with(Behaviour::Mirror).await;
     for (host, prefix) in [BY_ADDRESS[0], BY_ADDRESS[1], ("localhost", "")] {
         for rpc in USE_RPCS {
             let path = format!("{prefix}{}/{rpc}", grpc::SERVICE);
@@ -214,8 +210,7 @@ async fn errors_over_grpc_in_a_cluster_contain_no_names() {
 async fn requests_of_foreign_pages_and_rebound_hosts_are_refused() {
     let mut options = Options::new("gateway", Scope::Local);
     options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;

@@ -81,10 +81,9 @@ async fn upload(address: SocketAddr, (host, model): (&str, &str), chunked: bool)
 async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
     for then in [Then::Close, Then::Stay] {
         for read in [0, 300_000] {
-            let mut world = World::new(0).await;
             let mut options = Options::new("small", Scope::Local);
             options.request_buffer = 100_000;
-            world.add(options).await;
+            let world = World::of(options).await;
             world.serve(&[100], |_| {}).await;
             world.put(1, "a", replica(read, then).await).await;
             for number in 0..UPLOADS {
@@ -101,8 +100,7 @@ async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_reaches_a_client_that_sends_everything_first() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     for number in 0..UPLOADS {
         let asked = upload(world.address(), ("localhost", "nope"), number % 2 == 0);
         let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();

@@ -34,8 +34,7 @@ async fn world(metrics: &'static str) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(engine(listener, metrics));
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.put(1, "a", address).await;
     world
 }
@@ -89,8 +88,7 @@ async fn metrics_at_a_port_of_their_own_are_read_for_every_path() {
     let addresses = (serving.local_addr().unwrap(), scraped.local_addr().unwrap());
     tokio::spawn(engine(serving, ""));
     tokio::spawn(engine(scraped, metrics));
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.put_with_metrics(1, addresses.0, addresses.1);
     let call = || tokio::spawn(once(world.address(), post(HOST, "/v2/models/digits/infer", "{}")));
     let calls: Vec<_> = (0..3).map(|_| call()).collect();
@@ -136,8 +134,7 @@ async fn streams_whose_first_byte_is_later_than_the_engine_needs_alone_are_repor
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serial_engine(listener));
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.put(1, "a", address).await;
     for _ in 0..4 {
         once(world.address(), post(HOST, "/v1/chat/completions", "{}")).await;

@@ -133,8 +133,7 @@ impl Mortal {
 
 /// Creates a gateway with replicas of these names, each with an open connection.
 async fn mortals(names: &[&'static str]) -> (World, Vec<Arc<Mortal>>) {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let mut replicas = Vec::new();
     for name in names {
         let (replica, address) = Mortal::start().await;
@@ -294,11 +293,8 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
 
 /// A deleted pod was not ended by a request, so a request may be retried even if several pods are deleted in turn.
 #[tokio::test]
-async fn requests_of_several_vanished_replicas_are_retried() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
-    let first = TestReplica::start(Behaviour::Hang).await;
-    world.put(1, "a", first.address).await;
+async fn what_several_vanished_replicas_had_is_sent_on() {
+    let (world, first) = World::with(Behaviour::Hang).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     first.seen.until_busy(1).await;
     let second = TestReplica::start(Behaviour::Hang).await;
@@ -555,10 +551,9 @@ async fn a_drained_gateway_answers_accepted_requests() {
 
 #[tokio::test]
 async fn a_large_body_is_streamed_and_a_small_one_is_buffered() {
-    let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
     options.request_buffer = 100_000;
-    world.add(options).await;
+    let world = World::of(options).await;
     let seen = Arc::new(Observed::default());
     let replica = TestReplica::sharing(ECHO, seen).await;
     world.serve(&[100], |_| {}).await;

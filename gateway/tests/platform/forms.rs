@@ -23,8 +23,7 @@ const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     let mut options = Options::new("gateway", Scope::Local);
     change(&mut options);
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(ECHO).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
@@ -81,8 +80,7 @@ async fn refuse_early(listener: TcpListener) {
 async fn an_answer_before_the_end_of_a_long_body_arrives_over_http2() {
     let mut options = Options::new("gateway", Scope::Local);
     options.request_buffer = 10;
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let replica = tokio::spawn(refuse_early(listener));

@@ -68,10 +68,7 @@ pub(crate) fn status(ended: &Ended) -> (&str, String) {
 
 #[tokio::test]
 async fn a_call_is_routed_by_host_path_and_model() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Behaviour::Mirror).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(Behaviour::Mirror).await;
     let path = format!("{SERVICE}/ModelInfer");
     for (host, path) in
         [(HOST, path.clone()), ("localhost", format!("/serving/default/digits{path}")), ("localhost", path.clone())]
@@ -95,8 +92,7 @@ async fn a_call_is_routed_by_host_path_and_model() {
 
 #[tokio::test]
 async fn calls_to_the_server_are_answered_for_all_services() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let at = |rpc: &str| format!("{SERVICE}/{rpc}");
     let live = unary(&world, "localhost", &at("ServerLive"), framed(&proto::ServerLiveRequest {})).await;
     assert_eq!(status(&live).0, "0");
@@ -115,8 +111,7 @@ async fn calls_to_the_server_are_answered_for_all_services() {
 
 #[tokio::test]
 async fn an_unknown_model_is_not_ready() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let asked = proto::ModelReadyRequest { name: "other".to_owned(), ..Default::default() };
     let path = format!("{SERVICE}/ModelReady");
     let reply = unary(&world, "localhost", &path, framed(&asked)).await;
@@ -154,10 +149,9 @@ async fn a_model_is_found_behind_its_tensors() {
 /// The message is streamed, and the gateway reads its beginning nevertheless.
 #[tokio::test]
 async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
-    let mut world = World::new(0).await;
     let mut options = Options::new("small", Scope::Local);
     options.request_buffer = 1000;
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(Behaviour::Mirror).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
@@ -180,8 +174,7 @@ async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
 /// gRPC requires the status and the list of supported encodings.
 #[tokio::test]
 async fn an_unreadable_model_name_is_refused_with_the_reason() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let path = format!("{SERVICE}/ModelInfer");
     let packed = [&[1][..], &infer("digits")[1..]].concat();
     let mut request = call("localhost", &path, Full::new(Bytes::from(packed)));
@@ -215,10 +208,7 @@ async fn a_call_over_http1_is_refused_because_it_needs_http2() {
 
 #[tokio::test]
 async fn both_directions_stream_at_once() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Behaviour::Mirror).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, _replica) = World::with(Behaviour::Mirror).await;
     for (host, path) in [
         (HOST, format!("{SERVICE}/ModelStreamInfer")),
         ("localhost", format!("{SERVICE}/ModelStreamInfer")),
@@ -247,10 +237,7 @@ async fn both_directions_stream_at_once() {
 
 #[tokio::test]
 async fn failures_have_a_grpc_status() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Behaviour::Hang).await;
-    world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with_limited(Behaviour::Hang).await;
     let path = format!("{SERVICE}/ModelInfer");
     let mut sender = connect_h2(world.address()).await;
     let mut request = call(HOST, &path, Full::new(infer("digits")));

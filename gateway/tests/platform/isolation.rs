@@ -220,10 +220,9 @@ const LONG: usize = 2000;
 
 /// Starts a gateway that can buffer half of such a body, and a replica that takes one request at a time.
 async fn world_of_long_bodies(behaviour: Behaviour) -> (World, TestReplica) {
-    let mut world = World::new(0).await;
     let mut options = Options::new("gateway-0", Scope::Local);
     options.request_buffer = LONG / 2;
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
     world.put(1, "a", replica.address).await;

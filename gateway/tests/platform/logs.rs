@@ -107,8 +107,7 @@ async fn a_replica_that_answers_every_request_with_an_error_logs_one_line() {
 #[tokio::test]
 async fn successful_requests_are_not_logged() {
     let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.put(1, "a", replica.address).await;
     let (warnings, _guard) = Warnings::record();
     once(world.address(), post(HOST, "/", "x")).await;

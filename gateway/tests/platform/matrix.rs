@@ -127,8 +127,7 @@ const BY_PATH: Address = ("localhost", "/serving/default/digits");
 const BY_MODEL: Address = ("localhost", "");
 
 async fn world(scope: Scope, behaviour: Behaviour) -> (World, TestReplica) {
-    let mut world = World::new(0).await;
-    world.add(Options::new("gateway", scope)).await;
+    let world = World::of(Options::new("gateway", scope)).await;
     let replica = TestReplica::start(behaviour).await;
     let closed = |route: &mut weir_cluster::Route| route.control = ControlRoutes::Closed;
     world.serve(&[100], closed).await;

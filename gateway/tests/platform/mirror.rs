@@ -292,12 +292,11 @@ async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
 
 #[tokio::test]
 async fn the_bytes_of_copies_are_limited() {
-    let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
     // Copies may use an eighth of the budget, of which an eighth stays free: eight copies of 10 000 bytes fit into 100
     // 000 bytes.
     options.all_buffers = 800_000;
-    world.add(options).await;
+    let world = World::of(options).await;
     serve(&world, &[100, 0], 100).await;
     let user = TestReplica::start(ECHO).await;
     world.put(1, "a", user.address).await;

@@ -8,7 +8,7 @@ use weir_cluster::OpenAiApi;
 use weir_gateway::{Options, Scope};
 
 use crate::client::{Answered, once, post, with};
-use crate::replica::{Behaviour, TestReplica};
+use crate::replica::Behaviour;
 use crate::world::{HOST, World};
 
 const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
@@ -20,10 +20,7 @@ fn post_json(path: &str, body: &'static str) -> http::Request<http_body_util::Fu
 
 #[tokio::test]
 async fn calls_of_openais_api_reach_the_service_whose_model_their_body_names() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(ECHO).await;
     let body = r#"{"messages":[{"role":"user","content":"\"model\":\"x\""}],"stream_options":{"include_usage":true},"model":"digits"}"#;
     for path in ["/v1/chat/completions", "/v1/completions?x=1", "/v1/embeddings", "/openai/v1/responses"] {
         let answer = once(world.address(), post_json(path, body)).await;
@@ -53,8 +50,7 @@ fn server_error(code: &str) -> (String, Option<String>, String) {
 
 #[tokio::test]
 async fn refused_calls_have_openais_form() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let answer = once(world.address(), post_json(CHAT, r#"{"model":"digit"}"#)).await;
     let unknown = ("invalid_request_error".to_owned(), Some("model".to_owned()), "model_not_found".to_owned());
     assert_eq!((answer.status, error_of(&answer)), (StatusCode::NOT_FOUND, unknown));
@@ -74,10 +70,9 @@ async fn refused_calls_have_openais_form() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_to_be_routed_is_413() {
-    let mut world = World::new(0).await;
     let mut options = Options::new("gateway", Scope::Local);
     options.request_buffer = 100;
-    world.add(options).await;
+    let world = World::of(options).await;
     world.serve(&[100], |_| {}).await;
     let large = format!(r#"{{"prompt":"{}","model":"digits"}}"#, "x".repeat(100));
     let announced = with(post("localhost", CHAT, large.clone()), "content-type", "application/json");

@@ -31,8 +31,7 @@ const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     let mut options = Options::new("gateway", Scope::Local);
     options.connections.stall = IDLE;
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let (events, receiver) = mpsc::channel(1);
     let behaviour = Behaviour::Events(Arc::new(Mutex::new(Some(receiver))));
     let replica = TestReplica::start(behaviour).await;

@@ -129,10 +129,9 @@ async fn impatient_world(tls: Option<&Arc<ReplicaTls>>) -> World {
 }
 
 async fn world_with(tls: Option<&Arc<ReplicaTls>>, weights: &[u32], change: impl FnOnce(&mut Route)) -> World {
-    let mut world = World::new(0).await;
     let mut options = Options::new("gateway-0", Scope::Local);
     options.replicas = tls.cloned();
-    world.add(options).await;
+    let world = World::of(options).await;
     world.serve(weights, change).await;
     for number in 1..=weights.len() as u32 {
         world.fake.connect_by(&revision(number), Transport::Tls).unwrap();

@@ -14,10 +14,7 @@ const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
 #[tokio::test]
 async fn a_service_is_reached_by_host_path_and_model() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(ECHO).await;
     for (host, path, seen) in [
         (HOST, "/v2/models/digits/infer?x=1", "/v2/models/digits/infer?x=1"),
         ("localhost", "/serving/default/digits/v2/models/digits/infer", "/v2/models/digits/infer"),
@@ -39,10 +36,7 @@ async fn a_service_is_reached_by_host_path_and_model() {
 
 #[tokio::test]
 async fn headers_of_a_connection_and_of_responses_reach_no_replica() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(ECHO).await;
     let names = ["keep-alive", "weir-unserved", "weir-refused"];
     let mut request = post(HOST, "/", "");
     for name in names {
@@ -58,10 +52,7 @@ async fn headers_of_a_connection_and_of_responses_reach_no_replica() {
 
 #[tokio::test]
 async fn a_request_id_is_kept() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(ECHO).await;
     let request = with(post(HOST, "/", ""), "x-request-id", "mine");
     assert_eq!(once(world.address(), request).await.header("x-request-id"), "mine");
     let head = replica.seen.heads.lock().pop().unwrap();
@@ -70,8 +61,7 @@ async fn a_request_id_is_kept() {
 
 #[tokio::test]
 async fn not_found_errors_list_the_known_services() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let answer = once(world.address(), post("other", "/v1/chat", "unread body")).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.header("content-type"), "application/json");
@@ -83,14 +73,13 @@ async fn not_found_errors_list_the_known_services() {
 
 #[tokio::test]
 async fn the_server_is_ready_once_all_declared_services_are() {
-    let mut world = World::new(0).await;
     let other = weir_cluster::ServiceName::new("default", "other").unwrap();
     let digits = crate::world::service();
     let both = Arc::new([digits.clone(), other].into());
     let (declare, declared) = tokio::sync::watch::channel(both);
     let mut options = weir_gateway::Options::new("one", weir_gateway::Scope::Local);
     options.declared = Some(declared);
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(ECHO).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;

@@ -67,8 +67,7 @@ async fn watches_hold_no_credit() {
 
 #[tokio::test]
 async fn a_service_at_zero_is_serving_and_is_not_woken() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let checked = check(&world, call(HOST, "/grpc.health.v1.Health/Check")).await;
     assert_eq!(checked[..], SERVING);
     let mut watch = watch(&world, HOST, "").await;
@@ -81,8 +80,7 @@ async fn a_service_at_zero_is_serving_and_is_not_woken() {
 
 #[tokio::test]
 async fn a_watch_reports_each_change() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let mut watch = watch(&world, HOST, "").await;
     assert_eq!(next(&mut watch).await[..], SERVING);
     fail(&world, 1);

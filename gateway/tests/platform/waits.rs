@@ -44,8 +44,7 @@ async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     options.connections.stall = IDLE;
     options.connections.pace = Pace { grace: IDLE, rate: 1024 };
     change(&mut options);
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", replica.address).await;
@@ -100,6 +99,7 @@ async fn connections_without_a_request_end() {
         (b"PRI * HTTP/2.0\r\n\r\n", b""),
         (PREFACE, b""),
         (PREFACE, SETTINGS),
+        (b"POST / HTTP/1.1\r\nhost: x\r\n", b""),
         (b"POST / HTTP/1.1\r\nhost: x\r\nx-a: ", b"a"),
         (&[PREFACE, HALF_HEADERS].concat(), PING),
     ] {
@@ -119,11 +119,13 @@ async fn pings_alone_do_not_keep_a_connection() {
 #[tokio::test]
 async fn a_very_slow_body_over_http1_is_refused() {
     let (world, replica) = world(|_| {}).await;
-    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
-    let received = received_before_the_end(&world, head.as_bytes(), b"x").await;
-    let received = String::from_utf8(received).unwrap();
-    assert!(received.starts_with("HTTP/1.1 408 "), "{received}");
-    assert!(received.contains("slower than 1 KiB/s"), "{received}");
+    for (framing, drip) in [("content-length: 100000", &b"x"[..]), ("transfer-encoding: chunked", b"1\r\n1\r\n")] {
+        let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\n{framing}\r\n\r\n");
+        let received = received_before_the_end(&world, head.as_bytes(), drip).await;
+        let received = String::from_utf8(received).unwrap();
+        assert!(received.starts_with("HTTP/1.1 408 "), "{received}");
+        assert!(received.contains("slower than 1 KiB/s"), "{received}");
+    }
     assert_eq!(replica.requests(), 0);
 }
 

@@ -245,8 +245,7 @@ async fn a_client_that_does_not_read_is_closed_and_costs_little_memory() {
     let mut options = Options::new("gateway", Scope::Local);
     options.connections.stall = Duration::from_millis(400);
     options.connections.pace = Pace { grace: Duration::from_millis(400), rate: 1024 };
-    let mut world = World::new(0).await;
-    world.add(options).await;
+    let world = World::of(options).await;
     let server = server(SWITCH.to_owned(), After::Flood).await;
     world.serve(&[100], |_| {}).await;
     world.put(1, "a", server.address).await;

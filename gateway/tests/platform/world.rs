@@ -62,6 +62,20 @@ impl World {
         world
     }
 
+    /// Creates a world with one gateway of these options.
+    pub(crate) async fn of(options: Options) -> Self {
+        let mut world = Self::new(0).await;
+        world.add(options).await;
+        world
+    }
+
+    /// Creates a world with one gateway, and a service without a replica.
+    pub(crate) async fn serving() -> Self {
+        let world = Self::new(1).await;
+        world.serve(&[100], |_| {}).await;
+        world
+    }
+
     /// Creates a world with one gateway, and a service with one replica, `a`.
     pub(crate) async fn with(behaviour: Behaviour) -> (Self, TestReplica) {
         Self::with_replica(behaviour, None).await

@@ -57,8 +57,7 @@ async fn five_hundred_requests_at_once_wake_a_service_once_and_are_answered_in_o
 /// A Deployment that KEDA scales looks like this: the gateway does not know how many replicas it should have.
 #[tokio::test]
 async fn a_request_without_a_replica_is_reported_at_once_at_any_desired_scale() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.fake.scale(&revision(1), 1).await.unwrap();
     world.settled().await;
     let mut reports = world.gateways[0].gateway.reports();
@@ -73,8 +72,7 @@ async fn a_request_without_a_replica_is_reported_at_once_at_any_desired_scale() 
 
 #[tokio::test]
 async fn a_starting_replica_is_used_as_soon_as_it_answers_a_probe() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
     world.activity(1, |activity| activity.queued == 1).await;
     let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
@@ -110,8 +108,7 @@ fn failed(name: &str, phase: Phase, reason: FailureReason) -> Replica {
 
 #[tokio::test]
 async fn a_revision_that_cannot_start_fails_its_requests_at_once_with_the_cause() {
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     let put = |replica: Replica| {
         let failure = replica.failure.clone().unwrap();
         world.fake.put(&revision(1), replica).unwrap();
@@ -192,8 +189,7 @@ async fn a_replica_that_ends_keeps_no_idle_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     tokio::spawn(answer_counted(listener, Arc::clone(&open)));
-    let world = World::new(1).await;
-    world.serve(&[100], |_| {}).await;
+    let world = World::serving().await;
     world.put(1, "a", address).await;
     assert_eq!(once(world.address(), post(HOST, "/", "x")).await.status, StatusCode::OK);
     assert!(open.load(Ordering::SeqCst) > 0);
