@@ -210,11 +210,17 @@ fn to_zero() -> ScalingPolicy {
     ScalingPolicy { min: 0, retention: Some(Duration::from_secs(5)), ..ScalingPolicy::default() }
 }
 
+/// Starts an autoscaler, a revision whose replicas are ready at once, and a gateway that reports of it.
+async fn started(replicas: u32, policy: ScalingPolicy) -> (Platform, RevisionName, Reporter) {
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
+    let revision = platform.serve(replicas, Some(policy)).await;
+    let reporter = Reporter::new(&platform, &revision);
+    (platform, revision, reporter)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_at_zero_wakes_before_the_next_tick() {
-    let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    let revision = platform.serve(0, Some(to_zero())).await;
-    let mut reporter = Reporter::new(&platform, &revision);
+    let (mut platform, revision, mut reporter) = started(0, to_zero()).await;
     reporter.report(3, 0).await;
     assert_eq!(platform.desired(&revision), 0);
     // The time is between two ticks of the loop.
@@ -236,9 +242,7 @@ async fn a_request_at_zero_wakes_before_the_next_tick() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_reported_before_the_snapshot_shows_zero_wakes_at_once() {
-    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    let revision = platform.serve(1, Some(to_zero())).await;
-    let mut reporter = Reporter::new(&platform, &revision);
+    let (platform, revision, mut reporter) = started(1, to_zero()).await;
     reporter.report(2, 1).await;
     tokio::time::advance(Duration::from_millis(300)).await;
     reporter.activity.arrivals += 1;
@@ -254,9 +258,7 @@ async fn a_request_reported_before_the_snapshot_shows_zero_wakes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_revision_goes_to_zero_with_a_reason() {
-    let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    let revision = platform.serve(1, Some(to_zero())).await;
-    let mut reporter = Reporter::new(&platform, &revision);
+    let (mut platform, revision, mut reporter) = started(1, to_zero()).await;
     reporter.report(10, 0).await;
     assert_eq!(platform.desired(&revision), 0);
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
@@ -267,9 +269,7 @@ async fn an_idle_revision_goes_to_zero_with_a_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_follow_the_load_up_and_down() {
-    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    let revision = platform.serve(1, Some(to_zero())).await;
-    let mut reporter = Reporter::new(&platform, &revision);
+    let (platform, revision, mut reporter) = started(1, to_zero()).await;
     reporter.activity.in_flight = 5;
     reporter.report(20, 50).await;
     let loaded = platform.desired(&revision);
@@ -310,9 +310,7 @@ async fn metrics_show_the_latest_decision_and_its_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_count_requests_in_time_and_idle_time() {
-    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
-    let revision = platform.serve(3, Some(to_zero())).await;
-    let mut reporter = Reporter::new(&platform, &revision);
+    let (platform, revision, mut reporter) = started(3, to_zero()).await;
     reporter.activity.in_flight = 1;
     reporter.report(2, 0).await;
     for wait in [100, 200, 1500] {

@@ -18,9 +18,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_and_nothing_leaves_twice(policy in policy(), ops in ops()) {
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         for thing in &world.things {
             prop_assert_eq!(thing.ends.len(), 1, "{:?}", thing);
         }
@@ -29,9 +27,7 @@ proptest! {
 
     #[test]
     fn first_come_first_out_within_group_and_level(policy in policy(), ops in ops()) {
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         let ran: Vec<_> = world.ran().filter(|thing| !thing.is_late()).collect();
         for (i, later) in ran.iter().enumerate() {
             for earlier in &ran[..i] {
@@ -44,9 +40,7 @@ proptest! {
     #[test]
     fn no_batch_is_empty_or_over_its_limit(policy in policy(), ops in ops()) {
         let most = policy.max_weight;
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         for batch in &world.batches {
             let weight: usize = batch.iter().map(|&i| world.things[i].weight).sum();
             prop_assert!(!batch.is_empty());
@@ -56,18 +50,14 @@ proptest! {
 
     #[test]
     fn no_batch_is_larger_than_the_memory_of_the_device(policy in policy(), ops in ops()) {
-        let mut world = World::new(policy);
         // The steps take less than a second together, after which larger batches are tried again.
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         prop_assert_eq!(world.too_large, 0);
     }
 
     #[test]
     fn no_batch_mixes_groups(policy in policy(), ops in ops()) {
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         for batch in &world.batches {
             let group = world.things[batch[0]].group;
             prop_assert!(batch.iter().all(|&i| world.things[i].group == group));
@@ -149,9 +139,7 @@ proptest! {
 
     #[test]
     fn an_expired_item_never_runs_and_no_other_item_expires(policy in policy(), ops in ops()) {
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         for thing in &world.things {
             let over = |when: Duration| thing.end().is_some_and(|end| end <= when);
             match thing.ends[0] {
@@ -165,9 +153,7 @@ proptest! {
     #[test]
     fn a_delayed_item_goes_behind_all_in_time_of_its_level(mut policy in policy(), ops in ops()) {
         policy.default_queue_policy.timeout_action = TimeoutAction::Delay;
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         let ran: Vec<_> = world.ran().collect();
         for (i, late) in ran.iter().enumerate().filter(|(_, thing)| thing.is_late()) {
             let from = late.timeout.unwrap_or_default();
@@ -200,9 +186,7 @@ proptest! {
     #[test]
     fn overtaking_is_bounded_by_ageing(policy in policy(), ops in ops()) {
         let ageing = policy.ageing;
-        let mut world = World::new(policy);
-        world.play(&ops);
-        world.drain();
+        let world = World::played(policy, &ops);
         let ran: Vec<_> = world.ran().filter(|thing| !thing.is_late()).collect();
         for (i, second) in ran.iter().enumerate() {
             for first in &ran[..i] {

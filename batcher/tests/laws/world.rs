@@ -216,6 +216,14 @@ impl World {
         }
     }
 
+    /// Plays these operations, and then runs all that is left.
+    pub(crate) fn played(policy: Policy, ops: &[Op]) -> Self {
+        let mut world = Self::new(policy);
+        world.play(ops);
+        world.drain();
+        world
+    }
+
     pub(crate) fn play(&mut self, ops: &[Op]) {
         for op in ops {
             self.step(op);
