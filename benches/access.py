@@ -34,7 +34,6 @@ CLIENT = "system-of-tests"
 BODY = bytes(1024)
 # Requests before a measurement, in which connections are opened and the token is verified.
 WARM_UP = 200
-TICKS = os.sysconf("SC_CLK_TCK")
 
 RULES = """
 rules:

@@ -43,37 +43,10 @@ def test_id_is_echoed_only_when_given(server, id):
     assert body.get("id", "") == id
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        [1, 2, 3, 4],
-        [[1, 2], [3, 4]],
-        [[1, 2, 3, 4]],
-        [[[1], [2]], [[3], [4]]],
-    ],
-)
-def test_data_is_flat_or_nested_like_its_shape(server, data):
-    assert data_of(identity(server, "INT32", [2, 2], data)) == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("data", [[[[1]], [[2, [3]]], 4], [[1, 2, 3], [4]], [1, [2, 3, 4]]])
-def test_nesting_that_contradicts_the_shape_is_refused(server, data):
-    request = {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 2, 2], "data": data}]}
-    reply = server.infer("identity_int32", request)
-    assert reply.status == 400
-    assert "contradicts the shape" in reply.error(), reply
-
-
 def test_output_data_is_flat(server):
     reply = identity(server, "INT32", [2, 2], [[1, 2], [3, 4]])
     assert reply.outputs()["OUTPUT0"]["shape"] == [2, 2]
     assert data_of(reply) == [1, 2, 3, 4]
-
-
-def test_nesting_fifty_deep_is_accepted(server):
-    body = '{"inputs":[{"name":"INPUT0","shape":[1,1],"datatype":"FP32","data":%s7%s}]}'
-    reply = server.infer("identity_fp32", (body % ("[" * 50, "]" * 50)).encode())
-    assert data_of(reply) == [7]
 
 
 @pytest.mark.parametrize("depth", [120, 250_000])

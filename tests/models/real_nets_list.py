@@ -349,7 +349,6 @@ def lstm_tagger():
 
 
 CAUSAL = {"num_key_value_heads": 2}
-SWIN = ("SwinTransformer", "SwinTransformerV2")
 
 NETS = {
     "resnet18": lambda: torchvision("resnet18"),

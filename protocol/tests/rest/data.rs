@@ -57,11 +57,17 @@ fn scalars_become_little_endian_bytes() {
 #[test]
 fn data_is_flat_or_nested_like_its_shape() {
     assert_eq!(bytes_of("INT8", "[2,2]", "[1,2,3,4]"), [1, 2, 3, 4]);
-    assert_eq!(bytes_of("INT8", "[2,2]", "[[1,2],[3,4]]"), [1, 2, 3, 4]);
+    for nested in ["[[1,2],[3,4]]", "[[1,2,3,4]]", "[[[1],[2]],[[3],[4]]]"] {
+        assert_eq!(bytes_of("INT8", "[2,2]", nested), [1, 2, 3, 4], "{nested}");
+    }
     assert_eq!(bytes_of("INT8", "[4]", "[[1],[2],[3],[4]]"), [1, 2, 3, 4]);
+    let refusal =
+        "Unable to parse 'data': its nesting contradicts the shape of input 'x'; nest it by the shape, or send it flat";
     for nested in ["[[[1],2],[[],[3,[4]]]]", "[[1,2],[3,4]]", "[[1,2,3],[4]]"] {
-        let refusal = "Unable to parse 'data': its nesting contradicts the shape of input 'x'; nest it by the shape, or send it flat";
         refuses_data("INT8", "[4]", nested, refusal);
+    }
+    for nested in ["[[[1]],[[2,[3]]],4]", "[[1,2,3],[4]]", "[1,[2,3,4]]"] {
+        refuses_data("INT8", "[1,2,2]", nested, refusal);
     }
     assert_eq!(bytes_of("INT8", "[0]", "[]"), [0_u8; 0]);
     assert_eq!(bytes_of("INT8", "[2,0]", "[[],[]]"), [0_u8; 0]);
