@@ -31,12 +31,17 @@ pub(crate) async fn make_namespace(client: &Client, name: &str) {
     namespace.metadata.name = Some(name.to_owned());
     unless_there(namespaces.create(&PostParams::default(), &namespace).await);
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    until("the default account", async || accounts.get_opt("default").await.unwrap().is_some()).await;
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
     let wait = async {
-        while accounts.get_opt("default").await.unwrap().is_none() {
+        while !is_so().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap();
+    assert!(tokio::time::timeout(DEADLINE, wait).await.is_ok(), "never: {what}");
 }
 
 /// Passes over that another test was faster.

@@ -160,12 +160,7 @@ async fn nothing_is_left_of_a_forgotten_service() {
     case.cluster.forget(case.service()).await.unwrap();
     let all = ListParams::default();
     let pods: Api<Pod> = Api::namespaced(case.client.clone(), case.service().namespace());
-    let wait = async {
-        while !pods.list(&all).await.unwrap().items.is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(server::DEADLINE, wait).await.unwrap();
+    server::until("no pods", async || pods.list(&all).await.unwrap().items.is_empty()).await;
     assert!(case.deployments().list(&all).await.unwrap().items.is_empty());
     assert!(case.services().list(&all).await.unwrap().items.is_empty());
 }

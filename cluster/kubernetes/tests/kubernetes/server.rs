@@ -9,7 +9,7 @@ use kube::config::AuthInfo;
 use serde_json::json;
 use weir_cluster_kubernetes::{Kubernetes, Options, WatchScope};
 
-pub(crate) use crate::api_server::{DEADLINE, make_namespace as namespace};
+pub(crate) use crate::api_server::{DEADLINE, make_namespace as namespace, until};
 use crate::api_server::{config, unless_there};
 
 /// Namespace of the gateways and leases of all tests.

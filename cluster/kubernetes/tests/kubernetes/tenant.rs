@@ -98,12 +98,8 @@ impl Teams {
         let probe = json!({ "metadata": { "name": "later" }, "spec": { "clusterIP": "None" } });
         let probe: Service = serde_json::from_value(probe).unwrap();
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        let is_later = async {
-            while theirs.create(&dry_run, &probe).await.unwrap().metadata.creation_timestamp <= created {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(server::DEADLINE, is_later).await.unwrap();
+        let made = async || theirs.create(&dry_run, &probe).await.unwrap().metadata.creation_timestamp;
+        server::until("a later second", async || made().await > created).await;
     }
 
     /// Waits for a state that gateways see.
@@ -130,12 +126,8 @@ async fn editor(admin: &Client, namespace: &str) -> Client {
     config.auth_info = AuthInfo { impersonate: Some(user), ..config.auth_info };
     let client = Client::try_from(config).unwrap();
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
-    let is_bound = async {
-        while services.list(&kube::api::ListParams::default()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(server::DEADLINE, is_bound).await.unwrap();
+    let all = kube::api::ListParams::default();
+    server::until("the role to be bound", async || services.list(&all).await.is_ok()).await;
     client
 }
 

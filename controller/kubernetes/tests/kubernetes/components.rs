@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{ANY, World, condition, service};
+use crate::world::{World, condition, service};
 
 /// Returns a service with a transformer.
 fn composed(name: &str) -> Value {
@@ -19,8 +19,7 @@ async fn of_transformer(world: &World) -> Vec<String> {
 
 #[tokio::test]
 async fn a_transformer_has_objects_of_its_own_that_end_with_the_service() {
-    let world = World::new("composed").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("composed").await;
     world.apply(composed("digits")).await;
     let object = world
         .until("digits", "planned", |object| {
@@ -53,8 +52,7 @@ async fn a_transformer_has_objects_of_its_own_that_end_with_the_service() {
 
 #[tokio::test]
 async fn a_removed_transformer_leaves_the_predictor_as_it_is() {
-    let world = World::new("uncomposed").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("uncomposed").await;
     world.apply(composed("digits")).await;
     world.until("digits", "composed", |object| condition(object, "TransformerReady")["status"].is_string()).await;
     let before = world.settled().await;
@@ -70,8 +68,7 @@ async fn a_removed_transformer_leaves_the_predictor_as_it_is() {
 
 #[tokio::test]
 async fn a_service_with_the_name_of_a_component_is_refused() {
-    let world = World::new("collision").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("collision").await;
     world.apply(composed("digits")).await;
     world.until("digits", "composed", |object| condition(object, "TransformerReady")["status"].is_string()).await;
     world.serve("digits-transformer", "", json!({})).await;

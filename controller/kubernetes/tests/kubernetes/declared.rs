@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::world::{ANY, World, condition, stays};
+use crate::world::{World, condition, stays};
 
 #[tokio::test]
 async fn an_object_with_an_error_keeps_its_last_valid_state_and_affects_no_other() {
-    let world = World::new("unreadable").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("unreadable").await;
+    world.roll_out("digits", "", 1).await;
     let before = world.made().await;
     // The schema leaves parts of pods unchecked, so the API server accepts the unknown field.
     let affinity = json!({"nodeAfinity": {}});
@@ -22,16 +20,13 @@ async fn an_object_with_an_error_keeps_its_last_valid_state_and_affects_no_other
     assert!(message.contains("nodeAffinity"), "{message}");
     assert_eq!(object["status"]["observedGeneration"], object["metadata"]["generation"]);
     assert_eq!(world.made().await, before);
-    world.serve("other", "", json!({})).await;
-    world.until_rolled_out("other", 1).await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("other", "", 1).await;
+    world.roll_out("digits", "", 1).await;
 }
 
 #[tokio::test]
 async fn an_object_that_fits_no_type_is_reported_once_and_then_left_alone() {
-    let world = World::new("untyped").await;
-    let controller = world.controller(ANY).await;
+    let (world, controller) = World::controlled("untyped").await;
     // YAML 1.1 reads a bare `y` as true, and the schema accepts it.
     let containers = json!([{"name": "kserve-container", "image": "x"}, {"name": "other", "image": true}]);
     let mut service = crate::world::service("digits", "", json!({"containers": containers}));
@@ -49,8 +44,7 @@ async fn an_object_that_fits_no_type_is_reported_once_and_then_left_alone() {
 
 #[tokio::test]
 async fn a_service_without_a_runtime_starts_when_one_is_added() {
-    let world = World::new("no-runtime").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("no-runtime").await;
     let mut service = crate::world::service("pmml", "", json!({}));
     service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "pmml".into();
     world.apply(service).await;

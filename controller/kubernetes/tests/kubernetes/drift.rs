@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{ANY, World, stays};
+use crate::world::{World, stays};
 
 /// Timeout until a change is undone.
 const SOON: Duration = Duration::from_secs(30);
@@ -18,10 +18,8 @@ const REVISION: &str = "digits-predictor-00001";
 
 #[tokio::test]
 async fn changed_and_deleted_objects_are_restored() {
-    let world = World::new("drift").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("drift").await;
+    world.roll_out("digits", "", 1).await;
     let before = world.made().await;
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
     let services: Api<Service> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -56,10 +54,8 @@ async fn changed_and_deleted_objects_are_restored() {
 
 #[tokio::test]
 async fn a_status_that_another_writer_changes_is_written_again() {
-    let world = World::new("drift-status").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("drift-status").await;
+    world.roll_out("digits", "", 1).await;
     let services = world.services();
     let params = PatchParams::default();
     let other = json!({"status": {"url": "http://elsewhere", "conditions": [
@@ -77,8 +73,7 @@ async fn a_status_that_another_writer_changes_is_written_again() {
 
 #[tokio::test]
 async fn numbers_of_replicas_and_annotations_of_others_are_kept() {
-    let world = World::new("no-drift").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("no-drift").await;
     world.serve("digits", "", json!({"maxReplicas": 9})).await;
     world.until_rolled_out("digits", 1).await;
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);

@@ -1,30 +1,21 @@
 //! Tests of the failure annotations that the controller writes for gateways.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::{ResourceQuota, Service};
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
+use crate::api_server;
 use crate::world::{ANY, World};
-
-/// Longest wait for a change of an annotation.
-const SOON: Duration = Duration::from_secs(30);
 
 /// Waits until the failure annotation of the first revision's Service satisfies `is_so`.
 async fn until(world: &World, what: &str, is_so: impl Fn(Option<&str>) -> bool) {
     let services: Api<Service> = Api::namespaced(world.client.clone(), &world.namespace);
-    let wait = async {
-        loop {
-            let service = services.get_opt("digits-predictor-00001").await.unwrap().unwrap_or_default();
-            let annotations = service.metadata.annotations.unwrap_or_default();
-            if is_so(annotations.get("weir.dev/failures").map(String::as_str)) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "{what}");
+    api_server::until(what, async || {
+        let service = services.get_opt("digits-predictor-00001").await.unwrap().unwrap_or_default();
+        let annotations = service.metadata.annotations.unwrap_or_default();
+        is_so(annotations.get("weir.dev/failures").map(String::as_str))
+    })
+    .await;
 }
 
 #[tokio::test]

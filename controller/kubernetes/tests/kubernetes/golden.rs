@@ -10,7 +10,8 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{ANY, World, condition};
+use crate::api_server::until;
+use crate::world::{World, condition};
 
 /// KServe's runtimes for MLServer and Triton, with the settings that their servers need.
 const RUNTIMES: &str = include_str!("golden/runtimes.yaml");
@@ -60,8 +61,7 @@ async fn pods(world: &World) -> BTreeMap<String, Value> {
 
 #[tokio::test]
 async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
-    let world = World::new("golden-runtimes").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("golden-runtimes").await;
     for runtime in documents(RUNTIMES) {
         world.apply(runtime).await;
     }
@@ -84,19 +84,13 @@ async fn kserves_runtimes_get_the_pods_that_their_servers_need() {
             })
             .await;
     }
-    let wait = async {
-        while pods(&world).await.len() < 4 {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(30), wait).await.unwrap();
+    until("four pods", async || pods(&world).await.len() >= 4).await;
     compare("runtimes.pods.yaml", &serde_saphyr::to_string(&pods(&world).await).unwrap());
 }
 
 #[tokio::test]
 async fn services_of_every_form_match_the_golden_file() {
-    let world = World::new("golden-services").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("golden-services").await;
     for runtime in documents(RUNTIMES) {
         world.apply(runtime).await;
     }

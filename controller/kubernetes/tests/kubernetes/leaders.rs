@@ -131,8 +131,7 @@ async fn only_the_leader_writes_and_the_standby_takes_over_after_an_orderly_end(
     let mut first = world.candidate("first").await;
     first.leads().await;
     let mut second = world.candidate("second").await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("digits", "", 1).await;
     assert_eq!(second.calls.count(), 0, "{:?}", second.calls.sent.lock());
     let made = world.made().await;
     drop(first);
@@ -157,8 +156,7 @@ async fn a_leader_that_is_cut_off_is_replaced_and_stops_writing() {
     let mut first = world.candidate("first").await;
     first.leads().await;
     let mut second = world.candidate("second").await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("digits", "", 1).await;
     // The leader is cut off in the middle of a rollout: a write that it had begun is never answered.
     first.calls.network.send_replace(Network::Down);
     world.serve("digits", "", json!({"labels": {"team": "a"}})).await;

@@ -2,14 +2,12 @@
 
 use serde_json::json;
 
-use crate::world::{ANY, World, condition};
+use crate::world::{World, condition};
 
 #[tokio::test]
 async fn a_service_is_created_rolled_out_and_deleted() {
-    let world = World::new("lifecycle").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    let object = world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("lifecycle").await;
+    let object = world.roll_out("digits", "", 1).await;
     assert_eq!(object["status"]["url"], "http://digits-lifecycle.example.com");
     let made = world.made().await;
     let names: Vec<_> = made.keys().map(String::as_str).collect();
@@ -34,14 +32,11 @@ async fn a_service_is_created_rolled_out_and_deleted() {
 
 #[tokio::test]
 async fn a_stopped_service_continues_with_its_revision() {
-    let world = World::new("stopping").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("stopping").await;
+    world.roll_out("digits", "", 1).await;
     let mut stopped = crate::world::service("digits", "", json!({}));
     stopped["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
     world.apply(stopped).await;
     world.until("digits", "stopped", |object| condition(object, "Stopped")["status"] == "True").await;
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("digits", "", 1).await;
 }

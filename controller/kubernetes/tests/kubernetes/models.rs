@@ -6,7 +6,7 @@ use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use weir_crds::ClusterStorageContainer;
 
-use crate::world::{ANY, World, condition, service};
+use crate::world::{World, condition, service};
 
 /// Returns the Deployment's pod of a service's first revision, once it exists.
 async fn pod(world: &World, name: &str, revision: u32) -> Value {
@@ -43,8 +43,7 @@ fn secrets(pod: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_fetch_gets_the_secrets_of_the_service_account() {
-    let world = World::new("models-account").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-account").await;
     world.apply(account(&["s3-reader"])).await;
     let more = json!({"serviceAccountName": "reader"});
     world.apply(stored("bucket", json!({"storageUri": "s3://models/digits"}), more.clone())).await;
@@ -64,8 +63,7 @@ async fn a_fetch_gets_the_secrets_of_the_service_account() {
 /// A revision that was made before its account would never get the Secrets.
 #[tokio::test]
 async fn a_service_waits_for_its_account() {
-    let world = World::new("models-account-late").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-account-late").await;
     let more = json!({"serviceAccountName": "reader"});
     world.apply(stored("bucket", json!({"storageUri": "s3://models/digits"}), more)).await;
     let says = |object: &Value| {
@@ -80,8 +78,7 @@ async fn a_service_waits_for_its_account() {
 /// A changed account must not replace pods that serve, so its Secrets apply from the next revision on.
 #[tokio::test]
 async fn a_changed_account_counts_from_the_next_revision_on() {
-    let world = World::new("models-account-change").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-account-change").await;
     world.apply(account(&["old"])).await;
     let of = |label: &str| {
         let more = json!({"serviceAccountName": "reader", "labels": {"version": label}});
@@ -105,8 +102,7 @@ async fn a_changed_account_counts_from_the_next_revision_on() {
 
 #[tokio::test]
 async fn a_store_is_named_by_its_key() {
-    let world = World::new("models-store").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-store").await;
     let storage = json!({"key": "minio", "path": "digits/3", "parameters": {"bucket": "models"}});
     world.apply(stored("keyed", json!({ "storage": storage }), json!({}))).await;
     let pod = pod(&world, "keyed", 1).await;
@@ -122,8 +118,7 @@ async fn a_store_is_named_by_its_key() {
 
 #[tokio::test]
 async fn an_image_is_mounted_by_the_node() {
-    let world = World::new("models-image").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-image").await;
     world.apply(stored("native", json!({"storageUri": "oci+native://registry.example/digits:1"}), json!({}))).await;
     let pod = pod(&world, "native", 1).await;
     assert_eq!(pod["volumes"][0]["image"]["reference"], "registry.example/digits:1");
@@ -135,8 +130,7 @@ async fn an_image_is_mounted_by_the_node() {
 /// Only this test's URIs fit its container, which all namespaces have.
 #[tokio::test]
 async fn a_storage_container_fetches_the_uris_that_its_formats_fit() {
-    let world = World::new("models-container").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("models-container").await;
     let model = json!({"storageUri": "hdfs://models-container/digits"});
     world.apply(stored("hadoop", model.clone(), json!({}))).await;
     let refused =

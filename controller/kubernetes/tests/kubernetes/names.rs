@@ -33,10 +33,8 @@ fn leads_to(service: &Service) -> Option<&String> {
 
 #[tokio::test]
 async fn a_service_named_like_anothers_revision_does_not_affect_it() {
-    let world = World::new("names-revision").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "1", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, _controller) = World::controlled("names-revision").await;
+    world.roll_out("digits", "1", 1).await;
     let before = world.made().await;
     world.serve("digits-predictor-00001", "1", json!({})).await;
     let refused = world
@@ -49,8 +47,7 @@ async fn a_service_named_like_anothers_revision_does_not_affect_it() {
         assert_eq!(after.get(name), Some(object), "{name}");
     }
     // The reverse case: a new revision needs the name of a service.
-    world.serve("digits-predictor-00002", "1", json!({})).await;
-    world.until_rolled_out("digits-predictor-00002", 1).await;
+    world.roll_out("digits-predictor-00002", "1", 1).await;
     world.serve("digits", "2", json!({})).await;
     let held = world
         .until("digits", "kept from its next revision", |object| {
@@ -69,20 +66,16 @@ async fn a_service_named_like_anothers_revision_does_not_affect_it() {
 
 #[tokio::test]
 async fn a_services_own_name_wins_over_anothers_alias() {
-    let world = World::new("names-alias").await;
-    let _controller = world.controller(ANY).await;
-    world.serve("digits", "1", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
-    world.serve("digits-predictor", "1", json!({})).await;
-    world.until_rolled_out("digits-predictor", 1).await;
+    let (world, _controller) = World::controlled("names-alias").await;
+    world.roll_out("digits", "1", 1).await;
+    world.roll_out("digits-predictor", "1", 1).await;
     let is_routed = |service: &Service| {
         leads_to(service).is_some_and(|name| name == "digits-predictor")
             && service.annotations().contains_key("weir.dev/route")
     };
     until(&world, "digits-predictor", "the younger's", is_routed).await;
     // The younger service keeps its route, whatever the older one does.
-    world.serve("digits", "2", json!({})).await;
-    world.until_rolled_out("digits", 2).await;
+    world.roll_out("digits", "2", 2).await;
     let alias = services(&world).get("digits-predictor").await.unwrap();
     assert!(is_routed(&alias), "{alias:#?}");
     world.delete("digits-predictor").await;

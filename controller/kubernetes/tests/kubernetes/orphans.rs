@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PropagationPolicy};
-use serde_json::json;
 
+use crate::api_server::until;
 use crate::world::{ANY, World};
 
 /// Returns the objects of the service `digits`: the UID of each, which distinguishes it from a later one of its name,
@@ -33,27 +33,19 @@ fn uids(objects: &[(String, Vec<String>)]) -> Vec<&str> {
 
 /// Waits until the controller has made another service, so that everything due before is done.
 async fn after_another(world: &World, name: &str) {
-    world.serve(name, "1", json!({})).await;
-    world.until_rolled_out(name, 1).await;
+    world.roll_out(name, "1", 1).await;
 }
 
 async fn delete_as_orphan(world: &World) {
     let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     world.services().delete("digits", &params).await.unwrap();
-    let gone = async {
-        while world.services().get_opt("digits").await.unwrap().is_some() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(world.limit, gone).await.unwrap();
+    until("no service", async || world.services().get_opt("digits").await.unwrap().is_none()).await;
 }
 
 #[tokio::test]
 async fn orphans_keep_serving_until_the_next_service_of_their_name_adopts_them() {
-    let world = World::new("orphans").await;
-    let controller = world.controller(ANY).await;
-    world.serve("digits", "1", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, controller) = World::controlled("orphans").await;
+    world.roll_out("digits", "1", 1).await;
     let before = objects(&world).await;
     delete_as_orphan(&world).await;
     after_another(&world, "second").await;
@@ -64,8 +56,7 @@ async fn orphans_keep_serving_until_the_next_service_of_their_name_adopts_them()
     let _controller = world.controller(ANY).await;
     after_another(&world, "third").await;
     assert_eq!(objects(&world).await, orphaned, "the next controller leaves them too");
-    world.serve("digits", "1", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("digits", "1", 1).await;
     let adopted = objects(&world).await;
     assert_eq!(uids(&adopted), uids(&before));
     let owner = world.services().get("digits").await.unwrap().uid().unwrap();
@@ -78,10 +69,8 @@ async fn orphans_keep_serving_until_the_next_service_of_their_name_adopts_them()
 
 #[tokio::test]
 async fn a_service_deleted_while_no_controller_runs_leaves_nothing() {
-    let world = World::new("no-orphans").await;
-    let controller = world.controller(ANY).await;
-    world.serve("digits", "1", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    let (world, controller) = World::controlled("no-orphans").await;
+    world.roll_out("digits", "1", 1).await;
     controller.kill().await;
     world.delete("digits").await;
     let _controller = world.controller(ANY).await;

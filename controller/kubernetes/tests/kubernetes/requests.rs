@@ -20,13 +20,11 @@ fn at_most(limit: usize, requests: &[String], what: &str) {
 
 #[tokio::test]
 async fn a_service_a_restart_and_a_change_cost_few_requests() {
-    let world = World::new("requests").await;
-    let first = world.controller(ANY).await;
+    let (world, first) = World::controlled("requests").await;
     requests(&first).await;
     world.serve("asleep", "", json!({"minReplicas": 0})).await;
     at_most(24, &requests(&first).await, "a service that sleeps");
-    world.serve("digits", "", json!({})).await;
-    world.until_rolled_out("digits", 1).await;
+    world.roll_out("digits", "", 1).await;
     at_most(22, &requests(&first).await, "a service");
     let made = world.made().await;
     first.kill().await;
@@ -51,11 +49,9 @@ async fn a_service_a_restart_and_a_change_cost_few_requests() {
 /// An edit made while no controller ran is undone by the next controller, which writes nothing else.
 #[tokio::test]
 async fn a_restart_undoes_an_edit_and_writes_nothing_else() {
-    let world = World::new("requests-edited").await;
-    let first = world.controller(ANY).await;
+    let (world, first) = World::controlled("requests-edited").await;
     for name in ["kept", "edited"] {
-        world.serve(name, "", json!({})).await;
-        world.until_rolled_out(name, 1).await;
+        world.roll_out(name, "", 1).await;
     }
     requests(&first).await;
     let made = world.made().await;

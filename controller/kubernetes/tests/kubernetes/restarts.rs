@@ -18,8 +18,7 @@ fn names() -> impl Iterator<Item = String> {
 
 #[tokio::test]
 async fn a_new_controller_lists_what_is_stored_and_loads_no_service_by_itself() {
-    let world = World::new("restart-lists").await;
-    let first = world.controller(ANY).await;
+    let (world, first) = World::controlled("restart-lists").await;
     for name in names() {
         world.serve(&name, "", json!({})).await;
     }
@@ -111,8 +110,7 @@ fn with_cpu(amount: &str) -> Value {
 
 #[tokio::test]
 async fn a_text_of_the_same_meaning_changes_no_stored_object() {
-    let world = World::new("same-meaning").await;
-    let controller = world.controller(ANY).await;
+    let (world, controller) = World::controlled("same-meaning").await;
     world.serve("digits", "", with_cpu("1")).await;
     world.until_rolled_out("digits", 1).await;
     let before = world.made().await;

@@ -60,8 +60,7 @@ async fn until_waiting(world: &World, expected: usize) {
 
 #[tokio::test]
 async fn a_changed_runtime_rolls_four_services_and_the_others_wait_until_it_works() {
-    let world = World::new("runtime-roll").await;
-    let controller = world.controller(ANY).await;
+    let (world, controller) = World::controlled("runtime-roll").await;
     for name in names() {
         world.serve(&name, "", json!({})).await;
     }
@@ -92,8 +91,7 @@ async fn a_changed_runtime_rolls_four_services_and_the_others_wait_until_it_work
 
 #[tokio::test]
 async fn a_service_without_auto_update_keeps_its_runtime_until_it_is_edited() {
-    let world = World::new("runtime-kept").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("runtime-kept").await;
     let kept = |more: Value| {
         let mut kept = service("digits", "", more);
         kept["metadata"]["annotations"] = json!({"serving.kserve.io/disable-auto-update": "true"});

@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
+use crate::api_server::until;
 use crate::world::{ANY, World, condition, runtime};
 
 const FIRST: &str = "digits-predictor-00001";
@@ -23,24 +24,17 @@ fn goes_on(object: &Value) -> bool {
 
 /// Waits until the Deployment of the first revision exists again, as another object.
 async fn until_made_again(world: &World, before: &Deployment) {
-    let wait = async {
-        loop {
-            let now = deployments(world).get_opt(FIRST).await.unwrap();
-            if now.is_some_and(|now| now.uid() != before.uid()) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(world.limit, wait).await.unwrap();
+    until("another Deployment", async || {
+        let now = deployments(world).get_opt(FIRST).await.unwrap();
+        now.is_some_and(|now| now.uid() != before.uid())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_service_keeps_serving_without_its_runtime_and_follows_when_it_is_back() {
-    let world = World::new("runtime-gone").await;
-    let controller = world.controller(ANY).await;
-    world.serve("digits", "", json!({})).await;
-    let before = world.until_rolled_out("digits", 1).await;
+    let (world, controller) = World::controlled("runtime-gone").await;
+    let before = world.roll_out("digits", "", 1).await;
     let made = world.made().await;
     world.delete_runtime().await;
     let reported = world.until("digits", "the condition", goes_on).await;

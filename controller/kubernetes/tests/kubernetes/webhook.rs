@@ -20,11 +20,9 @@ use weir_cluster_tls_port::CertificateOptions;
 use weir_controller::{Leadership, Platform, Source};
 use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
 
+use crate::api_server::until;
 use crate::chart::rendered;
 use crate::world::{World, service};
-
-/// Timeout of every wait, on a machine that is busy with other tests.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Webhook that answers until this is dropped.
 struct Answering {
@@ -100,13 +98,9 @@ impl World {
         // The dry run keeps an admitted probe from being stored, because for stored objects only new errors are
         // refused.
         params.dry_run = true;
-        let wait = async {
-            let services = self.services();
-            while services.patch("probe", &params, &Patch::Apply(&probe)).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(SOON, wait).await.unwrap();
+        let services = self.services();
+        let is_refused = async || services.patch("probe", &params, &Patch::Apply(&probe)).await.is_err();
+        until("a refusal", is_refused).await;
     }
 
     /// Returns the authorities that the API server trusts, in PEM.

@@ -60,6 +60,13 @@ impl World {
         world
     }
 
+    /// Creates a world with a controller that is not cut off.
+    pub(crate) async fn controlled(namespace: &str) -> (Self, Running) {
+        let world = Self::new(namespace).await;
+        let controller = world.controller(ANY).await;
+        (world, controller)
+    }
+
     /// Starts a controller whose calls get no answer after this many, counted from when it has connected.
     pub(crate) async fn controller(&self, calls: i64) -> Running {
         self.controller_with_class(calls, None).await
@@ -192,6 +199,12 @@ impl World {
                 && predictor["latestRolledoutRevision"] == revision.as_str()
         })
         .await
+    }
+
+    /// Applies an InferenceService with a model at `path`, and waits until this revision is rolled out.
+    pub(crate) async fn roll_out(&self, name: &str, path: &str, revision: u32) -> Value {
+        self.serve(name, path, json!({})).await;
+        self.until_rolled_out(name, revision).await
     }
 
     /// Returns everything of Weir's in the namespace by kind and name, without fields that differ between equal runs.

@@ -5,12 +5,11 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{asking, of};
-use crate::world::{ANY, World, condition};
+use crate::world::{World, condition};
 
 #[tokio::test]
 async fn a_mig_slice_is_placed_on_the_node_that_has_it() {
-    let world = World::new("scheduling-mig").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("scheduling-mig").await;
     let mig = json!({"limits": {"nvidia.com/mig-1g.10gb": "1"}});
     world.apply(asking("digits", &mig, &json!({}))).await;
     world.until_rolled_out("digits", 1).await;
@@ -22,8 +21,7 @@ async fn a_mig_slice_is_placed_on_the_node_that_has_it() {
 
 #[tokio::test]
 async fn a_service_on_a_shared_gpu_says_so_as_long_as_the_node_does() {
-    let world = World::new("scheduling-shared").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("scheduling-shared").await;
     let mig = json!({"limits": {"nvidia.com/mig-1g.10gb": "1"}});
     world.apply(asking("digits", &mig, &json!({}))).await;
     world.until_rolled_out("digits", 1).await;
@@ -50,8 +48,7 @@ async fn a_service_on_a_shared_gpu_says_so_as_long_as_the_node_does() {
 
 #[tokio::test]
 async fn a_claim_gets_a_device_and_the_next_claim_waits_for_it() {
-    let world = World::new("scheduling-dra").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("scheduling-dra").await;
     let (class, driver) = ("one-gpu.scheduling-dra", "gpu.scheduling-dra.example.com");
     let selector = json!({"cel": {"expression": format!("device.driver == '{driver}'")}});
     world

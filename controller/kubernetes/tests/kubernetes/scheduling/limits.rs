@@ -9,8 +9,7 @@ use crate::world::{ANY, World, condition, service};
 
 #[tokio::test]
 async fn an_exhausted_gpu_quota_is_reported_until_it_is_raised() {
-    let world = World::new("scheduling-quota").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("scheduling-quota").await;
     let quota = |gpus: &str| {
         json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"},
@@ -56,8 +55,7 @@ async fn a_pod_that_a_restricted_namespace_refuses_is_reported_until_it_is_fixed
 
 #[tokio::test]
 async fn a_host_of_another_service_is_reported_until_it_is_free() {
-    let world = World::new("scheduling-host").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("scheduling-host").await;
     let mut older = service("digits", "", json!({}));
     let canary = service("blue", "", json!({"name": "blue"}));
     older["spec"]["canary"] = json!([{"trafficPercent": 10, "predictor": canary["spec"]["predictor"]}]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{asking, of};
+use crate::api_server::until;
 use crate::chart::rendered;
 use crate::world::{ANY, World, stays};
 
@@ -102,12 +103,7 @@ async fn a_model_server_preempts_training_and_is_never_preempted_by_it() {
     let mut more = training();
     more["spec"]["replicas"] = 6.into();
     world.apply(more).await;
-    let wait = async {
-        while world.pods("app=training").await.len() < 6 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
+    until("six pods", async || world.pods("app=training").await.len() >= 6).await;
     let is_preempted_by_none =
         async || placed(&world, &of("digits")).await == serving && placed(&world, "app=training").await.len() == 1;
     stays(Duration::from_secs(5), "the model server keeps its node", is_preempted_by_none).await;

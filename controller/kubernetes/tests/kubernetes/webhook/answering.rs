@@ -5,7 +5,8 @@ use serde_json::json;
 use weir_controller::Leadership;
 use weir_crds::ServingRuntime;
 
-use crate::world::{ANY, World, condition, service};
+use crate::api_server::until;
+use crate::world::{World, condition, service};
 
 use super::wrong;
 
@@ -65,19 +66,13 @@ async fn missing_runtimes_and_fields_without_effect_are_warnings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_webhook_objects_are_admitted_and_a_condition_reports_errors() {
-    let world = World::new("webhook-absent").await;
-    let _controller = world.controller(ANY).await;
+    let (world, _controller) = World::controlled("webhook-absent").await;
     let webhook = world.webhook(0, Leadership::Leading, world.webhook_options()).await;
     let port = webhook.port;
     world.configure_webhook(port).await;
     world.until_checked().await;
     drop(webhook);
-    let passes = async {
-        while world.try_apply(wrong("digits")).await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(super::SOON, passes).await.unwrap();
+    until("an object that passes", async || world.try_apply(wrong("digits")).await.is_ok()).await;
     let object =
         world.until("digits", "not ready", |object| condition(object, "Ready")["reason"] == "InvalidSpec").await;
     let message = condition(&object, "Ready")["message"].as_str().unwrap();

@@ -10,22 +10,13 @@ use serde_json::{Value, json};
 use weir_cluster_tls_port::CertificateOptions;
 use weir_controller::Leadership;
 
+use crate::api_server::until;
 use crate::world::{World, stays};
 
-use super::{SOON, wrong};
+use super::wrong;
 
 /// Lifetime of a certificate: it is rotated after 12 s, and used at most 6 s longer, however busy the machine is.
 const LIFETIME: Duration = Duration::from_secs(18);
-
-async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
-    let wait = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let waited = tokio::time::timeout(SOON, wait).await;
-    assert!(waited.is_ok(), "not within a minute: {what}");
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_rotate_and_no_object_is_admitted_unchecked() {
