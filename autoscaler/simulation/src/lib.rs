@@ -26,7 +26,7 @@ mod world;
 pub use chart::{PolicyPoint, Scatter, scatter, timeline};
 pub use contender::{Contender, UnknownContender};
 pub use lengths::Lengths;
-pub use oracle::{Bins, Demand, Frontier, level_cost};
+pub use oracle::{Bins, Frontier};
 pub use policy::{
     AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy, RayPolicy, WeirPolicy,
     WvaPolicy,

@@ -1,12 +1,12 @@
 //! Lower bound of the cost: the least GPU time if the arrival times of all requests are known.
 
 mod exact;
+#[cfg(test)]
 mod levels;
 
 use std::time::Duration;
 
 pub use exact::Frontier;
-pub use levels::{Demand, level_cost};
 
 use crate::Workload;
 

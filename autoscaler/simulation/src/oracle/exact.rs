@@ -153,7 +153,7 @@ fn cheaper(one: Path, other: Path) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Demand, level_cost};
+    use super::super::levels::{Demand, level_cost};
     use super::*;
 
     fn least(bins: &Bins, attainment: f64) -> f64 {

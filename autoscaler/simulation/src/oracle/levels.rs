@@ -1,10 +1,10 @@
-//! Least cost without waiting, in closed form: each replica is considered separately.
+//! Least cost without waiting, in closed form, to which tests compare the exact cost: each replica is considered
+//! separately.
 
 use super::Bins;
 
 /// Replicas that each bin needs if no request is left to the next one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand(pub Vec<u32>);
+pub(super) struct Demand(Vec<u32>);
 
 impl From<&Bins> for Demand {
     fn from(bins: &Bins) -> Self {
@@ -15,8 +15,7 @@ impl From<&Bins> for Demand {
 /// Returns the least GPU-seconds for this number of replicas in each bin. Any plan can be split into levels (the first
 /// replica, the second and so on) whose costs are independent. For each level and each gap, it is cheaper either to
 /// keep the replica or to start it again.
-#[must_use]
-pub fn level_cost(demand: &Demand, bin: f64, cold_start: f64) -> f64 {
+pub(super) fn level_cost(demand: &Demand, bin: f64, cold_start: f64) -> f64 {
     let levels = demand.0.iter().copied().max().unwrap_or_default();
     (1..=levels).map(|level| one_level(demand, level, bin, cold_start)).sum()
 }
