@@ -122,17 +122,6 @@ pub struct BatchTally {
     pub compute_output: Tally,
 }
 
-/// Memory that a model version holds on one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryUsage {
-    /// `CPU`, `CPU_PINNED` or `GPU`.
-    pub kind: &'static str,
-    /// Index of the device.
-    pub id: i64,
-    /// Bytes that the version holds.
-    pub bytes: u64,
-}
-
 /// The statistics at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -156,8 +145,6 @@ pub struct Snapshot {
     pub compute_output: Tally,
     /// Executions by batch size.
     pub batches: BTreeMap<usize, BatchTally>,
-    /// Memory in use, one entry per device.
-    pub memory: Vec<MemoryUsage>,
     /// Failed requests, in the order of [`Reason::ALL`].
     pub failures: [u64; Reason::ALL.len()],
     /// Refused requests, in the order of [`Refusal::ALL`].
@@ -214,11 +201,6 @@ impl Statistics {
         self.totals.lock().shrunk_batches += 1;
     }
 
-    /// Replaces the memory usage.
-    pub fn set_memory(&self, memory: Vec<MemoryUsage>) {
-        self.totals.lock().memory = memory;
-    }
-
     /// Returns a copy of the statistics.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -263,7 +245,6 @@ impl Snapshot {
             compute_infer: Tally::default(),
             compute_output: Tally::default(),
             batches: BTreeMap::new(),
-            memory: Vec::new(),
             failures: [0; Reason::ALL.len()],
             refusals: [0; Refusal::ALL.len()],
             shrunk_batches: 0,

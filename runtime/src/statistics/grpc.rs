@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_protocol::grpc::proto;
 
-use super::{BatchTally, FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
+use super::{BatchTally, FIRST_RESPONSE, Snapshot, Tally};
 
 impl Snapshot {
     /// Returns the message of `ModelStatistics`, with every field that the HTTP body has.
@@ -24,7 +24,7 @@ impl Snapshot {
             execution_count: self.execution_count,
             inference_stats: Some(self.infer_statistics()),
             batch_stats: self.batches.iter().map(batch).collect(),
-            memory_usage: self.memory.iter().map(Into::into).collect(),
+            memory_usage: Vec::new(),
             response_stats: self.response_statistics(),
         }
     }
@@ -59,11 +59,5 @@ impl From<Tally> for proto::StatisticDuration {
     fn from(tally: Tally) -> Self {
         let Tally { count, ns } = tally;
         Self { count, ns }
-    }
-}
-
-impl From<&MemoryUsage> for proto::MemoryUsage {
-    fn from(usage: &MemoryUsage) -> Self {
-        Self { r#type: usage.kind.to_owned(), id: usage.id, byte_size: usage.bytes }
     }
 }

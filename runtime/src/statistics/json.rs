@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
+use super::{FIRST_RESPONSE, Snapshot, Tally};
 
 /// Returns the body of `GET …/stats`, with one entry per model version.
 pub(crate) fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>) -> Value {
@@ -13,7 +13,8 @@ pub(crate) fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64
 
 impl Snapshot {
     /// Returns one entry of `model_stats` with every key of the extension, because `perf_analyzer` fails if one is
-    /// missing. Fields of the response cache and of decoupled models are zero or empty, because Weir has neither.
+    /// missing. Fields of the response cache, of decoupled models and of memory are zero or empty: Weir has neither of
+    /// the first two, and reports memory as metrics.
     #[must_use]
     pub fn to_json(&self, name: &str, version: u64) -> Value {
         json!({
@@ -34,7 +35,7 @@ impl Snapshot {
             },
             "response_stats": self.response_stats(),
             "batch_stats": self.batch_stats(),
-            "memory_usage": self.memory.iter().map(memory).collect::<Vec<_>>(),
+            "memory_usage": [],
         })
     }
 
@@ -67,8 +68,4 @@ impl Snapshot {
 
 fn tally(tally: Tally) -> Value {
     json!({ "count": tally.count, "ns": tally.ns })
-}
-
-fn memory(usage: &MemoryUsage) -> Value {
-    json!({ "type": usage.kind, "id": usage.id, "byte_size": usage.bytes })
 }
