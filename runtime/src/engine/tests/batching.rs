@@ -18,12 +18,8 @@ async fn a_single_request_runs_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_arrive_while_the_instance_is_busy_form_one_batch() {
-    let (blocker, pass) = Blocker::new();
-    let running = Fake::new(move |batch| {
-        pass(batch.rows);
-        add_one(batch)
-    })
-    .start(|_| {});
+    let (blocker, fake) = Fake::blocking();
+    let running = fake.start(|_| {});
     let first = running.ask(0);
     assert_eq!(blocker.entered(), 1);
     let others: Vec<_> = (1..=8).map(|x| running.ask(x)).collect();
@@ -42,12 +38,8 @@ async fn requests_that_arrive_while_the_instance_is_busy_form_one_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_returned_to_their_own_request() {
-    let (blocker, pass) = Blocker::new();
-    let running = Fake::new(move |batch| {
-        pass(batch.rows);
-        add_one(batch)
-    })
-    .start(|_| {});
+    let (blocker, fake) = Fake::blocking();
+    let running = fake.start(|_| {});
     let first = running.ask(0);
     blocker.entered();
     let three = tokio::spawn({
@@ -70,12 +62,8 @@ async fn rows_are_returned_to_their_own_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_refuses() {
-    let (blocker, pass) = Blocker::new();
-    let running = Fake::new(move |batch| {
-        pass(batch.rows);
-        add_one(batch)
-    })
-    .start(|spec| spec.policy.max_queued = 1);
+    let (blocker, fake) = Fake::blocking();
+    let running = fake.start(|spec| spec.policy.max_queued = 1);
     let first = running.ask(0);
     blocker.entered();
     let second = running.ask(1);

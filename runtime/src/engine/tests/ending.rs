@@ -13,12 +13,8 @@ use super::fake::{Blocker, Fake, Running, add_one, request};
 
 /// An engine whose runs wait for the blocker, with one request in its first run.
 async fn held() -> (Running, Blocker, tokio::task::JoinHandle<Result<Vec<i32>, ServeError>>) {
-    let (blocker, pass) = Blocker::new();
-    let running = Fake::new(move |batch| {
-        pass(batch.rows);
-        add_one(batch)
-    })
-    .start(|_| {});
+    let (blocker, fake) = Fake::blocking();
+    let running = fake.start(|_| {});
     let first = running.ask(0);
     assert_eq!(blocker.entered(), 1);
     (running, blocker, first)

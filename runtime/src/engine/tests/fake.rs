@@ -55,6 +55,16 @@ impl Fake {
         }
     }
 
+    /// A model that adds one, whose runs wait for the blocker.
+    pub(crate) fn blocking() -> (Blocker, Self) {
+        let (blocker, pass) = Blocker::new();
+        let fake = Self::new(move |batch| {
+            pass(batch.rows);
+            add_one(batch)
+        });
+        (blocker, fake)
+    }
+
     pub(crate) fn start(self, change: impl FnOnce(&mut EngineSpec)) -> Running {
         let runs = Arc::clone(&self.runs);
         let engine = self.try_start(change).unwrap();

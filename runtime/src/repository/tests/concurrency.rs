@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::fake::{Behaviour, explicit, fresh, index, options, until, until_fake};
+use super::fake::{Behaviour, explicit, explicit_m, fresh, index, options, until, until_fake};
 use super::folder::Folder;
 use crate::repository::{ControlMode, LoadOptions};
 
@@ -41,8 +41,7 @@ async fn different_models_load_in_parallel_up_to_the_limit() {
 
 #[tokio::test]
 async fn loads_of_one_model_wait_for_each_other() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &[]).await;
+    let (_folder, repository, fake) = explicit_m(&[]).await;
     fake.on("m", 1, Behaviour::Wait);
     let mut loads = JoinSet::new();
     for _ in 0..5 {
@@ -59,8 +58,7 @@ async fn loads_of_one_model_wait_for_each_other() {
 
 #[tokio::test]
 async fn a_load_continues_without_its_caller() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &[]).await;
+    let (_folder, repository, fake) = explicit_m(&[]).await;
     fake.on("m", 1, Behaviour::Wait);
     let caller = tokio::spawn({
         let repository = Arc::clone(&repository);
@@ -108,8 +106,7 @@ async fn concurrent_loads_and_unloads_retire_every_version_once() {
 /// A version answers every request while another model is reloaded, and while it is reloaded itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reloads_never_interrupt_service() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let asking = tokio::task::spawn_blocking({
         let (repository, stop) = (Arc::clone(&repository), Arc::clone(&stop));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_protocol::{Code, Coded};
 
-use super::fake::{FakeRepository, explicit, explicit_mode, fresh, index, options, started};
+use super::fake::{FakeRepository, explicit, explicit_m, explicit_mode, fresh, index, options, started};
 use super::folder::Folder;
 use crate::error::ServeError;
 use crate::repository::{ControlMode, LoadOptions};
@@ -49,8 +49,7 @@ async fn an_absent_model_to_load_at_start_is_a_failure() {
 
 #[tokio::test]
 async fn models_are_loaded_and_unloaded() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &[]).await;
+    let (_folder, repository, fake) = explicit_m(&[]).await;
     repository.load("m", LoadOptions::default()).await.unwrap();
     assert!(repository.find("m", "").is_ok());
     repository.unload("m").await.unwrap();
@@ -100,8 +99,7 @@ async fn absent_models_are_not_found() {
 
 #[tokio::test]
 async fn invalid_model_names_are_refused() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, _) = explicit(&folder, &[]).await;
+    let (_folder, repository, _) = explicit_m(&[]).await;
     let long = "x".repeat(1000);
     for name in ["", " ", "..", "a/../b", "../m", "m\0", long.as_str()] {
         let error = load_error(&repository, name).await;

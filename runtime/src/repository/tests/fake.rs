@@ -190,6 +190,13 @@ pub(crate) async fn explicit(folder: &Folder, load: &[&str]) -> (Arc<FakeReposit
     started(folder, explicit_mode(load)).await
 }
 
+/// Returns a folder with version 1 of a model `m`, and a repository of it that has loaded the models `load`.
+pub(crate) async fn explicit_m(load: &[&str]) -> (Folder, Arc<FakeRepository>, FakeLauncher) {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, load).await;
+    (folder, repository, fake)
+}
+
 pub(crate) fn explicit_mode(load: &[&str]) -> ControlMode {
     ControlMode::Explicit { load: load.iter().map(|name| (*name).to_owned()).collect() }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_protocol::{Code, Coded};
 
-use super::fake::{Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake};
+use super::fake::{Behaviour, explicit, explicit_m, explicit_mode, fresh, index, options, started, until, until_fake};
 use super::folder::Folder;
 use crate::error::ServeError;
 use crate::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
@@ -45,8 +45,7 @@ async fn models_and_versions_are_found() {
 
 #[tokio::test]
 async fn a_model_that_was_never_loaded_counts_as_unknown() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, _) = explicit(&folder, &[]).await;
+    let (_folder, repository, _) = explicit_m(&[]).await;
     assert!(repository.is_known("m"));
     assert_eq!(index(&repository), ["m - -"]);
     let error = repository.find("m", "").unwrap_err();
@@ -133,8 +132,7 @@ async fn a_missing_model_file_is_named() {
 
 #[tokio::test]
 async fn retirement_waits_for_requests_in_flight() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (_folder, repository, fake) = explicit_m(&["m"]).await;
     let request = repository.find("m", "").unwrap().request();
     repository.unload("m").await.unwrap();
     assert_eq!(index(&repository), ["m 1 UNLOADING"]);
@@ -184,8 +182,7 @@ async fn exit_answers_accepted_requests_and_refuses_new_ones() {
 
 #[tokio::test]
 async fn exit_waits_for_a_load_in_progress() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &[]).await;
+    let (_folder, repository, fake) = explicit_m(&[]).await;
     fake.on("m", 1, Behaviour::Wait);
     let loading = tokio::spawn({
         let repository = repository.clone();

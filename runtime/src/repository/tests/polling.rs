@@ -26,6 +26,13 @@ async fn polled(folder: &Folder) -> Polled {
     Polled { repository, fake, shutdown, polling }
 }
 
+/// Polls a folder with these versions of models.
+async fn polled_with(models: &[(&str, &[u64])]) -> (Folder, Polled) {
+    let folder = Folder::with(models);
+    let polled = polled(&folder).await;
+    (folder, polled)
+}
+
 /// Lets three periods of the paused clock pass; the clock does not advance during a poll.
 async fn three_polls() {
     let nothing = std::future::pending::<()>();
@@ -47,8 +54,7 @@ impl Polled {
 
 #[tokio::test(start_paused = true)]
 async fn models_appear_change_and_disappear() {
-    let folder = Folder::with(&[("a", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("a", &[1])]).await;
     folder.write("b/1/model.pt", "weights");
     polled.until(&["a 1 READY", "b 1 READY"]).await;
 
@@ -67,8 +73,7 @@ async fn models_appear_change_and_disappear() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_version_is_not_tried_again_until_it_changes() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     polled.fake.on("m", 2, Behaviour::Fail("half copied"));
     folder.write("m/2/model.pt", "wei");
     polled.until(&["m 1 READY", "m 2 UNAVAILABLE half copied"]).await;
@@ -107,8 +112,7 @@ async fn an_unreadable_repository_keeps_its_models_serving() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_with_an_invalid_configuration_loads_once_it_is_valid() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     folder.write("n/1/model.pt", "weights").write("n/config.pbtxt", "nonsense");
     until(&polled.repository, || !polled.repository.is_ready()).await;
     folder.write("n/config.pbtxt", "backend: \"pytorch\"");
@@ -139,8 +143,7 @@ impl Polled {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_new_version_leaves_the_old_one_serving() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     folder.directory("m/2");
     three_polls().await;
     let reason = format!("no file '{}'", folder.at("m/2/model.pt").display());
@@ -196,8 +199,7 @@ async fn a_broken_version_never_unloads_a_good_one_under_any_policy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_whose_files_become_invalid_serves_on_and_says_so() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     polled.fake.on("m", 1, Behaviour::Fail("not a model"));
     folder.overwrite("m/1/model.pt", "rubbish");
     let expected = "m 1 READY the files changed, but the previous load still serves: not a model";
@@ -215,8 +217,7 @@ async fn a_version_whose_files_become_invalid_serves_on_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_configuration_becomes_invalid_serves_on_and_says_so() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     folder.write("m/config.pbtxt", "nonsense");
     let said = || polled.index()[0].starts_with("m 1 READY the files changed");
     until(&polled.repository, said).await;
@@ -229,8 +230,7 @@ async fn a_model_whose_configuration_becomes_invalid_serves_on_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_is_briefly_absent_serves_on() {
-    let folder = Folder::with(&[("m", &[1]), ("n", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1]), ("n", &[1])]).await;
     // From here on, there is one poll in the middle of each period.
     tokio::time::sleep(PERIOD / 2).await;
     for _ in 0..3 {
@@ -248,8 +248,7 @@ async fn a_model_that_is_briefly_absent_serves_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_directory_is_emptied_serves_on() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     folder.rename("m/1", ".away");
     three_polls().await;
     assert!(polled.index()[0].contains("no longer holds config.pbtxt, a version or model.pt"));
@@ -261,8 +260,7 @@ async fn a_model_whose_directory_is_emptied_serves_on() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_with_equal_size_and_time_are_detected() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let polled = polled(&folder).await;
+    let (folder, polled) = polled_with(&[("m", &[1])]).await;
     folder.overwrite("m/1/model.pt", "WEIGHTS");
     until(&polled.repository, || polled.content() == "WEIGHTS").await;
     folder.write("other", "weIghts").touch("other", 1).touch("m/1/model.pt", 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::{Code, Coded};
 
-use super::fake::{Behaviour, explicit, index, until_fake};
+use super::fake::{Behaviour, explicit, explicit_m, index, until_fake};
 use super::folder::Folder;
 use crate::repository::LoadOptions;
 
@@ -46,8 +46,7 @@ async fn only_the_version_that_changed_reloads() {
 
 #[tokio::test]
 async fn a_changed_time_alone_is_a_change() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     folder.touch("m/1/model.pt", 1_000_000_000);
     repository.load("m", plain()).await.unwrap();
     assert_eq!(fake.count("load m 1"), 2);
@@ -65,8 +64,7 @@ async fn shared_files_reload_all_versions() {
 
 #[tokio::test]
 async fn a_new_version_takes_over() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     let request = repository.find("m", "").unwrap().request();
     folder.write("m/2/model.pt", "two");
     repository.load("m", plain()).await.unwrap();
@@ -89,8 +87,7 @@ async fn a_changed_policy_alone_reloads_nothing() {
 
 #[tokio::test]
 async fn the_old_version_serves_until_the_new_one_is_ready() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     let request = repository.find("m", "").unwrap().request();
     fake.on("m", 1, Behaviour::Wait);
     folder.write("m/1/model.pt", "new weights");
@@ -114,8 +111,7 @@ async fn the_old_version_serves_until_the_new_one_is_ready() {
 
 #[tokio::test]
 async fn a_failed_reload_changes_nothing() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     let old = repository.find("m", "").unwrap();
     folder.write("m/1/model.pt", "corrupt").write("m/2/model.pt", "corrupt");
     fake.on("m", 2, Behaviour::Fail("not a model"));
@@ -154,8 +150,7 @@ async fn the_error_names_every_failed_version() {
 
 #[tokio::test]
 async fn a_model_whose_configuration_became_invalid_serves_on() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, _) = explicit(&folder, &["m"]).await;
+    let (folder, repository, _) = explicit_m(&["m"]).await;
     folder.write("m/config.pbtxt", "this is no configuration");
     let error = repository.load("m", plain()).await.unwrap_err();
     assert!(error.to_string().starts_with("load failed for model 'm': "), "{error}");
@@ -187,8 +182,7 @@ async fn a_load_call_can_contain_the_configuration() {
 
 #[tokio::test]
 async fn an_unusable_configuration_from_a_client_is_refused() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, _) = explicit(&folder, &["m"]).await;
+    let (_folder, repository, _) = explicit_m(&["m"]).await;
     let configs = ["", "{", "[]", r#"{"max_batch": 1}"#, r#"{"name": "other", "backend": "pytorch"}"#];
     for config in configs {
         let error = repository.load("m", with_config(config)).await.unwrap_err();
@@ -202,8 +196,7 @@ async fn an_unusable_configuration_from_a_client_is_refused() {
 
 #[tokio::test]
 async fn a_load_reads_files_whatever_their_size_and_time() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, _) = explicit(&folder, &["m"]).await;
+    let (folder, repository, _) = explicit_m(&["m"]).await;
     folder.overwrite("m/1/model.pt", "WEIGHTS");
     repository.load("m", plain()).await.unwrap();
     assert_eq!(repository.find("m", "").unwrap().content, "WEIGHTS");
@@ -211,8 +204,7 @@ async fn a_load_reads_files_whatever_their_size_and_time() {
 
 #[tokio::test]
 async fn a_broken_new_version_never_serves_however_often_it_is_requested() {
-    let folder = Folder::with(&[("m", &[1])]);
-    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let (folder, repository, fake) = explicit_m(&["m"]).await;
     fake.on("m", 2, Behaviour::Fail("not a model"));
     folder.write("m/2/model.pt", "corrupt");
     for attempts in 1..4 {
