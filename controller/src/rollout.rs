@@ -65,6 +65,13 @@ pub struct Candidate {
     pub surge: Surge,
 }
 
+impl Candidate {
+    /// Creates a candidate without requests, which has room for all of its replicas.
+    pub(crate) fn new(revision: RevisionName, stage: Stage, since: u64) -> Self {
+        Self { revision, stage, since, share: CandidateShare::default(), surge: Surge::Full }
+    }
+}
+
 /// Share of the requests that a candidate gets, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CandidateShare {

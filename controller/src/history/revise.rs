@@ -4,7 +4,7 @@ use weir_cluster::{ClusterError, RevisionName, Storage};
 
 use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::manifest::validate::{Validated, Variant};
-use crate::rollout::{CanaryShare, Candidate, CandidateShare, Rollout, Stage, Strategy, Surge, promote};
+use crate::rollout::{CanaryShare, Candidate, Rollout, Stage, Strategy, promote};
 
 /// Number of unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
 const HISTORY_LIMIT: usize = 10;
@@ -241,13 +241,7 @@ impl Rollout {
         let is_held = self.holds(now).any(|hold| Some(&hold.revision) == self.stable.as_ref());
         let gets_requests_back = self.percent() > 0;
         self.needed_replicas = if is_held || gets_requests_back { measured } else { 0 };
-        self.candidate = Some(Candidate {
-            revision,
-            stage: Stage::Waiting,
-            since: now,
-            share: CandidateShare::default(),
-            surge: Surge::Full,
-        });
+        self.candidate = Some(Candidate::new(revision, Stage::Waiting, now));
     }
 
     /// Clears the previous revision if it is stable or candidate again.

@@ -190,13 +190,7 @@ pub(crate) fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Ro
 /// Gives all requests back to the stable revision.
 fn without_share(rollout: &Rollout, candidate: &Candidate, stage: Stage, evidence: &Evidence, now: u64) -> Rollout {
     let rollout = Rollout { needed_replicas: measured(rollout, evidence, now), ..rollout.clone() };
-    let candidate = Candidate {
-        revision: candidate.revision.clone(),
-        stage,
-        since: now,
-        share: CandidateShare::default(),
-        surge: Surge::Full,
-    };
+    let candidate = Candidate::new(candidate.revision.clone(), stage, now);
     with(&rollout, candidate)
 }
 

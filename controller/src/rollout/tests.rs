@@ -14,13 +14,7 @@ fn rollout(strategy: Strategy) -> Rollout {
     Rollout {
         stable: Some(name(1)),
         previous: None,
-        candidate: Some(Candidate {
-            revision: name(2),
-            stage: Stage::Waiting,
-            since: 0,
-            share: CandidateShare::default(),
-            surge: Surge::Full,
-        }),
+        candidate: Some(Candidate::new(name(2), Stage::Waiting, 0)),
         needed_replicas: 0,
         strategy,
         rollback_window: None,

@@ -12,7 +12,7 @@ use crate::fixtures::{change_pods, errors, model, platform, service, validated};
 use crate::history::{LoadState, RuntimeChange, revise};
 use crate::manifest::validate::{AutoUpdate, Platform, validate};
 use crate::plan::plan;
-use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy, Surge};
+use crate::rollout::{Candidate, CandidateShare, PreviousRevision, Stage, Strategy};
 use crate::runtimes::Runtimes;
 
 /// Service that has been planned and applied, with the cluster state that a test sets.
@@ -452,13 +452,7 @@ fn a_stopped_service_does_not_report_kept_replicas() {
 fn a_stopped_service_does_not_report_what_a_rollout_waits_for() {
     let mut world = World::new(&model("a", &[]));
     let mut reported = |stage: Stage, is_stopped: bool| {
-        world.history.rollout.candidate = Some(Candidate {
-            revision: world.validated.service.revision(2).unwrap(),
-            stage,
-            since: 1,
-            share: CandidateShare::default(),
-            surge: Surge::Full,
-        });
+        world.history.rollout.candidate = Some(Candidate::new(world.validated.service.revision(2).unwrap(), stage, 1));
         world.validated.is_stopped = is_stopped;
         let status = world.status();
         let complete = found(&status, "RolloutComplete");
@@ -505,13 +499,7 @@ fn a_candidate_without_room_says_what_it_waits_for_and_fails_after_ten_minutes()
     world.gateway(world.applied.routes);
     let stable = world.history.rollout.stable.clone().unwrap();
     let next = world.validated.service.revision(2).unwrap();
-    world.history.rollout.candidate = Some(Candidate {
-        revision: next.clone(),
-        stage: Stage::Waiting,
-        since: 100,
-        share: CandidateShare::default(),
-        surge: Surge::Full,
-    });
+    world.history.rollout.candidate = Some(Candidate::new(next.clone(), Stage::Waiting, 100));
     let lacks = Some("nvidia.com/gpu".into());
     let cause = "no node takes it (1 Insufficient nvidia.com/gpu): add a node";
     let failure = Failure { at: Some(160), lacks, ..Failure::new(FailureReason::NotStarted, cause) };
@@ -572,13 +560,7 @@ fn a_share_that_the_manifest_sets_completes_the_rollout() {
     world.revision(|revision| revision.replicas.push(replica()));
     // The candidate is the stable revision too, because only its loaded state matters here.
     let revision = world.history.rollout.stable.clone().unwrap();
-    world.history.rollout.candidate = Some(Candidate {
-        revision,
-        stage: Stage::Shifting(0),
-        since: 1,
-        share: CandidateShare::default(),
-        surge: Surge::Full,
-    });
+    world.history.rollout.candidate = Some(Candidate::new(revision, Stage::Shifting(0), 1));
     let mut reported = |strategy: Strategy| {
         world.history.rollout.strategy = strategy;
         let status = world.status();

@@ -20,6 +20,12 @@ fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
     assert_eq!(found, expected, "\n{found}");
 }
 
+/// Checks that this value of an annotation is an error.
+#[track_caller]
+fn refuses(annotation: &str, value: &str, error: &str) {
+    finds(&[(annotation, value)], &model("digits", &[]), &format!("metadata.annotations[{annotation}]: {error}"));
+}
+
 #[test]
 fn rules_of_the_schema_are_checked_without_an_api_server() {
     finds(
@@ -68,10 +74,10 @@ fn rules_beyond_the_schema_are_checked_too() {
         "spec.predictor.model.env[1].name: \"A=B\" is no name of a variable: it must have printable ASCII characters, and no `=`\n\
          spec.predictor.model.env[2].name: \"\" is no name of a variable: it must have printable ASCII characters, and no `=`",
     );
-    finds(
-        &[("serving.kserve.io/autoscalerClass", "vpa")],
-        &model("digits", &[]),
-        "metadata.annotations[serving.kserve.io/autoscalerClass]: `vpa` is not a supported autoscaler class: hpa, keda, external or none",
+    refuses(
+        "serving.kserve.io/autoscalerClass",
+        "vpa",
+        "`vpa` is not a supported autoscaler class: hpa, keda, external or none",
     );
     finds(
         &[("weir.dev/max-queue", "0"), ("weir.dev/activation-timeout", "5")],
@@ -149,19 +155,15 @@ fn a_mistyped_annotation_gets_a_suggestion() {
             "Weir does not know it; did you mean serving.kserve.io/stop?",
         ]
     );
-    finds(
-        &[("weir.dev/slo-percentil", "99")],
-        &model("digits", &[]),
-        "metadata.annotations[weir.dev/slo-percentil]: unknown annotation; did you mean weir.dev/slo-percentile?",
-    );
+    refuses("weir.dev/slo-percentil", "99", "unknown annotation; did you mean weir.dev/slo-percentile?");
 }
 
 #[test]
 fn names_of_gpus_must_be_a_json_list() {
-    finds(
-        &[("serving.kserve.io/gpu-resource-types", "example.com/npu")],
-        &model("digits", &[]),
-        "metadata.annotations[serving.kserve.io/gpu-resource-types]: `example.com/npu` is not a JSON list of names, such as \
+    refuses(
+        "serving.kserve.io/gpu-resource-types",
+        "example.com/npu",
+        "`example.com/npu` is not a JSON list of names, such as \
          [\"example.com/npu\"]",
     );
 }
@@ -297,8 +299,7 @@ fn rules_for_clients_are_read_from_the_annotation() {
         ("[{}]", "[0]: the rule allows no caller: set `clients`, `roles` or `anyone: true`"),
         ("team-b", "its text:1:1: expected a list, found the text `team-b`"),
     ] {
-        let expected = format!("metadata.annotations[weir.dev/access]: {error}");
-        finds(&[("weir.dev/access", text)], &model("digits", &[]), &expected);
+        refuses("weir.dev/access", text, error);
     }
 }
 
@@ -372,20 +373,21 @@ fn fields_become_a_policy_and_omitted_ones_keep_their_defaults() {
 
 #[test]
 fn invalid_targets_are_named() {
-    let field = |annotation: (&'static str, &'static str)| {
+    for annotation in [
+        ("weir.dev/queue-delay-target", "0s"),
+        ("weir.dev/slo-percentile", "100"),
+        ("weir.dev/economy", "cheap"),
+        ("weir.dev/queue-delay-target", "fast"),
+        ("autoscaling.knative.dev/window", "5s"),
+        ("autoscaling.knative.dev/window", "2h"),
+        ("autoscaling.knative.dev/window", ""),
+        ("autoscaling.knative.dev/min-scale", "-1"),
+        ("autoscaling.knative.dev/activation-scale", "0"),
+        ("autoscaling.knative.dev/target", "NaN"),
+    ] {
         let errors = errors(&[annotation], &model("digits", &[]));
         assert!(errors.contains(annotation.0), "{errors}");
-    };
-    field(("weir.dev/queue-delay-target", "0s"));
-    field(("weir.dev/slo-percentile", "100"));
-    field(("weir.dev/economy", "cheap"));
-    field(("weir.dev/queue-delay-target", "fast"));
-    field(("autoscaling.knative.dev/window", "5s"));
-    field(("autoscaling.knative.dev/window", "2h"));
-    field(("autoscaling.knative.dev/window", ""));
-    field(("autoscaling.knative.dev/min-scale", "-1"));
-    field(("autoscaling.knative.dev/activation-scale", "0"));
-    field(("autoscaling.knative.dev/target", "NaN"));
+    }
 }
 
 #[test]
@@ -574,11 +576,8 @@ fn the_longest_time_of_a_batch_reaches_the_runtime() {
     let own = ["annotations: {weir.dev/max-batch-time: 90s}"];
     assert_eq!(variable(&service, &own).as_deref(), Some("90"));
     for wrong in ["5", "0s", "1500ms"] {
-        let found = errors(&[("weir.dev/max-batch-time", wrong)], &model("digits", &[]));
-        let expected = format!(
-            "metadata.annotations[weir.dev/max-batch-time]: `{wrong}` is not a duration in whole seconds, such as 90s or 5m"
-        );
-        assert_eq!(found, expected);
+        let error = format!("`{wrong}` is not a duration in whole seconds, such as 90s or 5m");
+        refuses("weir.dev/max-batch-time", wrong, &error);
     }
 }
 
@@ -675,11 +674,7 @@ fn booleans_have_any_case_and_other_words_are_errors() {
     );
     assert!(valid.is_stopped);
     assert_eq!(valid.auto_update, AutoUpdate::Disabled);
-    finds(
-        &[("storage.kserve.io/readonly", "no")],
-        &model("digits", &[]),
-        "metadata.annotations[storage.kserve.io/readonly]: `no` is not `true` or `false`",
-    );
+    refuses("storage.kserve.io/readonly", "no", "`no` is not `true` or `false`");
 }
 
 #[test]
