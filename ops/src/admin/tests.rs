@@ -5,14 +5,21 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-async fn start(health: Health) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let registry = Arc::new(crate::registry::with_process_metrics());
-    let admin = Admin::new(listener, registry, Arc::new(move || health));
+/// Address of a server, the token that stops it, and its task.
+type Running = (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>);
+
+fn run(admin: Admin) -> Running {
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
     (address, stop, task)
+}
+
+async fn start(health: Health) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let admin = Admin::new(listener, registry, Arc::new(move || health));
+    run(admin)
 }
 
 async fn ask(address: SocketAddr, line: &str) -> String {
@@ -45,9 +52,7 @@ async fn the_owner_adds_pages() {
     let registry = Arc::new(crate::registry::with_process_metrics());
     let admin =
         Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_page("/status", Arc::new(|| "{}".to_owned()));
-    let address = admin.address().unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(admin.serve(stop.clone()));
+    let (address, stop, task) = run(admin);
     let page = ask(address, "GET /status").await;
     assert!(page.contains("content-type: application/json") && page.ends_with("{}"));
     let index = ask(address, "GET /").await;
@@ -80,7 +85,7 @@ async fn stopping_does_not_wait_for_idle_connections() {
 }
 
 /// Starts a server whose service under `/echo/` responds with the path and HTTP version of the request.
-async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+async fn start_with_service() -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
     let echo = tower::service_fn(|request: Request| async move {
@@ -88,10 +93,7 @@ async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::Jo
         Ok::<_, Infallible>(text.into_response())
     });
     let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/echo/", echo);
-    let address = admin.address().unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(admin.serve(stop.clone()));
-    (address, stop, task)
+    run(admin)
 }
 
 async fn ask_http2(address: SocketAddr, path: &str) -> (StatusCode, Bytes) {
@@ -150,7 +152,7 @@ async fn a_message_that_never_comes_ends_its_call() {
 }
 
 /// Starts a server whose service under `/read/` reads the request's body.
-async fn start_with_reader() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+async fn start_with_reader() -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
     let read = tower::service_fn(|request: Request| async move {
@@ -162,10 +164,7 @@ async fn start_with_reader() -> (SocketAddr, CancellationToken, tokio::task::Joi
         Ok::<_, Infallible>(text.into_response())
     });
     let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/read/", read);
-    let address = admin.address().unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(admin.serve(stop.clone()));
-    (address, stop, task)
+    run(admin)
 }
 
 #[tokio::test]
@@ -195,9 +194,7 @@ async fn requests_of_other_sites_pages_are_refused() {
     let registry = Arc::new(crate::registry::with_process_metrics());
     let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
     let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_hosts(hosts);
-    let address = admin.address().unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(admin.serve(stop.clone()));
+    let (address, stop, task) = run(admin);
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: evil.com\r\nConnection: close\r\n\r\n";
     stream.write_all(request).await.unwrap();
@@ -215,9 +212,7 @@ async fn metrics_may_need_a_key() {
     let registry = Arc::new(crate::registry::with_process_metrics());
     let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
         .with_metrics_for(Arc::new(|headers| headers.contains_key("x-key")));
-    let address = admin.address().unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(admin.serve(stop.clone()));
+    let (address, stop, task) = run(admin);
     for path in ["/metrics", "/metrics/", "/metrics?a=b"] {
         let answer = ask(address, &format!("GET {path}")).await;
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
