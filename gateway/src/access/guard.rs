@@ -56,7 +56,7 @@ struct Check<'a> {
     sender: Sender,
     from: Option<IpAddr>,
     protocol: Protocol,
-    /// The request's part of the client's requests in flight, once it is allowed.
+    /// The request's slot among the client's requests in flight; set once the request is allowed.
     slots: OnceLock<HeldSlots>,
     /// The meter of a request that is allowed and whose bytes or tokens are limited.
     meter: OnceLock<Meter>,

@@ -293,7 +293,7 @@ async fn a_request_in_a_vanished_replica_is_retried_on_another() {
 
 /// A deleted pod was not ended by a request, so a request may be retried even if several pods are deleted in turn.
 #[tokio::test]
-async fn what_several_vanished_replicas_had_is_sent_on() {
+async fn requests_of_several_vanished_replicas_are_retried() {
     let (world, first) = World::with(Behaviour::Hang).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     first.seen.until_busy(1).await;

@@ -29,8 +29,8 @@ const MAX_TIME_AT_REPLICA: Duration = Duration::from_secs(60);
 /// a second or two that an address belongs to another replica now. A wrong authority or an expired certificate stays.
 const MAX_TIME_UNTRUSTED: Duration = Duration::from_secs(5);
 
-/// Most refusals by replicas that are retried; the next one is sent to the client. Each refusal ejects its replica for
-/// 50 ms.
+/// Maximum number of refusals by replicas that are retried; the next refusal is sent to the client. Each refusal ejects
+/// its replica for 50 ms.
 const MAX_REFUSALS: u32 = 8;
 
 /// Maximum number of hand-overs to gateways that turn out not to own the queue. They are 20 ms apart, and all gateways
