@@ -8,9 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use parking_lot::RwLockWriteGuard;
-
-use crate::libtorch::captures;
+use crate::libtorch::captures::{self, Alone};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawGraph, RawGraphFunctions};
 use crate::libtorch::stream::Stream;
@@ -38,7 +36,7 @@ pub(crate) struct Capture<'a> {
     stream: &'a Stream,
     is_open: bool,
     /// Dropped last, after the capture has ended.
-    _alone: RwLockWriteGuard<'static, ()>,
+    _alone: Alone,
 }
 
 impl<'a> Capture<'a> {
