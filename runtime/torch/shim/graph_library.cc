@@ -40,6 +40,7 @@ class Graph : public at::cuda::CUDAGraph {
   void end() {
     try {
       capture_end();
+      forget_generators();
     } catch (...) {
       abandon();
       throw;
@@ -47,6 +48,19 @@ class Graph : public at::cuda::CUDAGraph {
   }
 
  private:
+  // A generator keeps an unlocked list of its graphs, which `capture_begin` adds to and the destructor removes from. So a
+  // model that is unloaded would change it while another one is captured. A graph that draws no random numbers needs no
+  // generator, so it leaves the list here, under the lock of captures.
+  void forget_generators() {
+    for (auto& [state, increment] : captured_generator_states_) {
+      TORCH_CHECK(increment == 0, "it draws random numbers");
+    }
+    for (auto& [state, increment] : captured_generator_states_) {
+      state->registered_graphs_.erase(this);
+    }
+    captured_generator_states_.clear();
+  }
+
   void abandon() noexcept {
     weir::quietly([&] { end_stream(); });
     for (auto& [state, increment] : captured_generator_states_) {
