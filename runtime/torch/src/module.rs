@@ -102,6 +102,7 @@ impl Module {
     /// Loads a program of torch.export, which is data. A file of another format is an error, so no code is loaded.
     pub(crate) fn load_exported(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         let exported = Exported::load(file, device)?;
+        process::synchronize(device)?;
         Ok(Self {
             device,
             path: file.to_owned(),
