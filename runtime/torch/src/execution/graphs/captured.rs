@@ -51,6 +51,8 @@ impl CapturedRun {
         }
         self.graph.replay(stream)?;
         let rows = self.batch_rows.and_then(|_| tensors(values).next()?.sizes().first().copied());
+        // An output without the batch's rows, which the signature may leave out, is returned as it is.
+        let rows = rows.filter(|rows| Some(*rows) != self.batch_rows.map(|full| full as i64));
         let outputs = self.outputs.iter().map(|output| output.first_rows(rows).map(Output::Tensor));
         outputs.collect()
     }
