@@ -36,11 +36,12 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
+    /// Dropped before the runner, whose module returns the free memory of its device to the driver.
+    pub(crate) graphs: Graphs<CapturedRun>,
     pub(crate) runner: Runner,
     pub(crate) peak_memory: PeakMemory,
     pub(crate) counted: CountedMemory,
     pub(crate) staging: Staging,
-    pub(crate) graphs: Graphs<CapturedRun>,
     pub(crate) trim: TrimWhenDropped,
 }
 
