@@ -51,6 +51,10 @@ WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error) {
   });
 }
 
+int64_t weir_stream_number(const WeirStream* stream) {
+  return stream->stream.id();
+}
+
 WeirStatus weir_stream_wait(const WeirStream* stream, const WeirEvent* event, char** error) {
   return weir::guarded(error, [&] { event->event.block(stream->stream); });
 }

@@ -254,6 +254,8 @@ int32_t weir_gpu_read(int32_t index, WeirGpu* gpu);
 // Takes a stream of a device from libtorch's pool. The pool may return the same stream twice, which is correct, but
 // makes the users wait for each other. May be called from any thread.
 WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error);
+// Returns the number that no other stream of the device has.
+int64_t weir_stream_number(const WeirStream* stream);
 // Makes work that is queued on the stream from now on wait for the event.
 WeirStatus weir_stream_wait(const WeirStream* stream, const WeirEvent* event, char** error);
 // Blocks until all work queued on the stream is done.

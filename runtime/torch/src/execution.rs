@@ -8,3 +8,4 @@ pub(crate) mod instance;
 pub(crate) mod outputs;
 mod positional_names;
 pub(crate) mod runner;
+pub(crate) mod stream_pairs;

@@ -166,7 +166,7 @@ impl Model for TorchModel {
         let runner = plan::runner(&self.settings, self.weights.for_instance(device)?, device)?;
         let graphs = match (device, self.settings.graphs) {
             (Device::Cpu, _) | (Device::Cuda(_), CudaGraphs::Off) => Graphs::off(),
-            (Device::Cuda(_), CudaGraphs::Auto) => Graphs::new(Arc::clone(&self.name), runner.module.graph_obstacle()),
+            (Device::Cuda(_), CudaGraphs::Auto) => Graphs::new(Arc::clone(&self.name), runner.graph_obstacle()),
         };
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),

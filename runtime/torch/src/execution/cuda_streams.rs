@@ -1,9 +1,12 @@
 //! The two streams of an instance on a CUDA device.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::execution::stream_pairs::{Lent, Numbered, Pair, StreamPairs, Tenancy};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::in_flight::{DeviceStreams, StreamRole};
 use crate::libtorch::process;
@@ -11,23 +14,38 @@ use crate::libtorch::stream::{Event, Stream};
 use crate::libtorch::tensor::Tensor;
 use crate::module::Output;
 
-/// Two streams of one device, shared by an instance and its batches in flight.
+/// The streams of each device that instances have used so far.
+static PAIRS: Mutex<BTreeMap<usize, StreamPairs<Stream>>> = Mutex::new(BTreeMap::new());
+
+/// Two streams of one device, for an instance and its batches in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct CudaStreams {
-    pair: Arc<StreamPair>,
+    pair: Arc<Pair<Stream>>,
+    tenancy: Tenancy,
 }
 
-#[derive(Debug)]
-struct StreamPair {
-    upload: Stream,
-    compute: Stream,
+impl Numbered for Stream {
+    fn number(&self) -> i64 {
+        Stream::number(self)
+    }
 }
 
 impl CudaStreams {
-    /// Takes two streams of the device from libtorch's pool.
+    /// Takes two streams of the device, which no other instance uses as long as there are enough.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
-        let pair = StreamPair { upload: Stream::new(device)?, compute: Stream::new(device)? };
-        Ok(Self { pair: Arc::new(pair) })
+        let mut by_device = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+        let draw = || Stream::new(device);
+        let pairs = match by_device.entry(device) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(StreamPairs::new(draw)?),
+        };
+        let Lent { pair, tenancy } = pairs.lend(draw)?;
+        Ok(Self { pair, tenancy })
+    }
+
+    /// Returns true if other instances may use the same streams.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.tenancy == Tenancy::Shared
     }
 
     /// Gathers a tensor in page-locked memory and queues its copy to the device. `fill` must write every byte.
@@ -42,7 +60,7 @@ impl CudaStreams {
 
     /// Queues the copy of a tensor in page-locked memory to the device.
     pub(crate) fn upload_pinned(&self, tensor: &Tensor) -> Result<Tensor, Fault> {
-        let StreamPair { upload, compute } = &*self.pair;
+        let Pair { upload, compute } = &*self.pair;
         tensor.upload(upload, compute)
     }
 

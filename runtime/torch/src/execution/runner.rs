@@ -137,6 +137,18 @@ impl Runner {
         Ok(Self { module: Arc::new(self.module.on_processor()?), placement: Placement::Processor, ..self.clone() })
     }
 
+    /// Returns the reason why no run of this runner can be captured, in words that follow "because"; `None` if there may be
+    /// graphs.
+    pub(crate) fn graph_obstacle(&self) -> Option<String> {
+        let shared = match &self.placement {
+            Placement::Cuda(gpu) if gpu.streams.are_shared() => Some(
+                "the device has so many instances that it shares their streams, and a capture would record them all",
+            ),
+            Placement::Cuda(_) | Placement::Processor => None,
+        };
+        self.module.graph_obstacle().or_else(|| shared.map(str::to_owned))
+    }
+
     /// Runs one batch. `columns` are in the binding's order, with `None` for an optional input that is left out. The
     /// caller adds the time of its own work on the outputs to the output time.
     pub(crate) fn run(

@@ -319,6 +319,7 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> i32;
     pub(crate) fn weir_stream_new(device: i32, stream: *mut *mut RawStream, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_stream_number(stream: *const RawStream) -> i64;
     pub(crate) fn weir_stream_wait(stream: *const RawStream, event: *const RawEvent, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_synchronize(stream: *const RawStream, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_stream_free(stream: *mut RawStream);

@@ -21,7 +21,7 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Takes a stream of the device from libtorch's pool.
+    /// Takes a stream of the device from libtorch's pool, which may return the same stream again.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
         let device = i32::try_from(device).unwrap_or(i32::MAX);
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
@@ -29,6 +29,12 @@ impl Stream {
         let status = unsafe { ffi::weir_stream_new(device, &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self { raw })
+    }
+
+    /// Returns the number that no other stream of the device has.
+    pub(crate) fn number(&self) -> i64 {
+        // SAFETY: the stream is alive.
+        unsafe { ffi::weir_stream_number(self.raw) }
     }
 
     /// Records an event that completes when all work queued so far is done.
