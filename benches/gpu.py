@@ -30,6 +30,8 @@ CONNECTIONS = (1, 8, 32, 128)
 CLIENTS = 4
 READY_WITHIN, ENDS_WITHIN = 150.0, 60.0
 PROGRAMS = ("weir-runtime", "load", "gpu-test")
+# The folders of the tests' models in the tree, by their names in a packed folder.
+MODELS_OF_TESTS = {"models": Path("runtime/torch/tests/models"), "exported": Path("tests/models/exported")}
 
 
 def card() -> tuple[str | None, str]:
@@ -67,7 +69,8 @@ def pack(folder: Path) -> None:
     shutil.copy2(__file__, folder / "gpu.py")
     for name in ("__init__.py", "gpu_nets.py", "record.py", "paths.py", "servers.py"):
         shutil.copy2(HERE / "harness" / name, folder / "harness" / name)
-    shutil.copytree(ROOT / "runtime" / "torch" / "tests" / "models", folder / "models", dirs_exist_ok=True)
+    for name, path in MODELS_OF_TESTS.items():
+        shutil.copytree(ROOT / path, folder / name, dirs_exist_ok=True)
     # The tests look for their models where the tree that built them has them.
     (folder / "tree").write_text(f"{ROOT}\n")
     print(f"packed into {folder}; on a machine with a card: python3 gpu.py")
@@ -83,9 +86,10 @@ def environment() -> dict[str, str]:
 def test(programs: dict[str, Path]) -> bool:
     """Runs tests/gpu.rs; returns True if all tests passed."""
     if IS_PACKED:
-        models = Path((HERE / "tree").read_text().strip()) / "runtime" / "torch" / "tests" / "models"
-        if not models.exists():
-            shutil.copytree(HERE / "models", models)
+        tree = Path((HERE / "tree").read_text().strip())
+        for name, path in MODELS_OF_TESTS.items():
+            if not (tree / path).exists():
+                shutil.copytree(HERE / name, tree / path)
     done = subprocess.run([str(programs["gpu-test"]), "--test-threads=1"], env=environment(), timeout=400, check=False)
     return done.returncode == 0
 

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
+#[path = "gpu/exported.rs"]
+mod exported;
 #[path = "torch/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests on the processor")]
 mod fixture;
