@@ -320,11 +320,12 @@ def test_unloaded_models_release_their_memory(tmp_path) -> None:
     server.infer("add_sub", wire.add_sub())
     before = server.allocated_bytes()
     for model in models:
-        assert server.call("POST", f"/v2/repository/models/{model}/load").status == 200
+        # A load tries the model in a child process, which takes a machine that runs other tests longer than a request may.
+        assert server.call("POST", f"/v2/repository/models/{model}/load", timeout=120).status == 200
     taken = server.allocated_bytes() - before
     assert taken > 60 << 20, "a model takes 24 MiB"
     for model in models:
-        assert server.call("POST", f"/v2/repository/models/{model}/unload").status == 200
+        assert server.call("POST", f"/v2/repository/models/{model}/unload", timeout=120).status == 200
     given_back = lambda: server.allocated_bytes() - before < taken // 2  # noqa: E731
     # Other tests on the machine may delay the release.
     wait_until(given_back, 60, "the memory of unloaded models is released")
