@@ -74,7 +74,7 @@ spawned: list["Server"] = []
 class Server:
     """A server process. `stop` asserts that it ends cleanly."""
 
-    def __init__(self, log: Path, repositories: Sequence[Path], options: Sequence[str] = ()):
+    def __init__(self, log: Path, repositories: Sequence[Path], options: Sequence[str] = (), device: str = "cpu"):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
         self.http = f"127.0.0.1:{self.http_port}"
         self.grpc = f"127.0.0.1:{self.grpc_port}"
@@ -85,7 +85,7 @@ class Server:
         for kind in ("http", "grpc", "metrics"):
             self.command += [f"--{kind}-address", "127.0.0.1"]
             self.command += [f"--{kind}-port", str(getattr(self, f"{kind}_port"))]
-        self.command += ["--device", "cpu", *options]
+        self.command += ["--device", device, *options]
         self.process: Optional[subprocess.Popen] = None
         if use_gateway:
             use_gateway(self)
