@@ -54,7 +54,11 @@ impl Archive {
     /// # Errors
     /// [`ExportedError::Archive`] if the file is not a zip archive, is cut off, or has no program.
     pub fn open(path: &Path) -> Result<Self, ExportedError> {
-        let file = File::open(path).map_err(|error| ExportedError::Archive(error.to_string()))?;
+        Self::of(File::open(path).map_err(|error| ExportedError::Archive(error.to_string()))?)
+    }
+
+    /// Reads the directory of an archive that is open.
+    pub(crate) fn of(file: File) -> Result<Self, ExportedError> {
         let length = file.metadata().map_err(|error| ExportedError::Archive(error.to_string()))?.len();
         let file = Arc::new(file);
         let zip = opened(Section::new(Arc::clone(&file), 0, length))?;

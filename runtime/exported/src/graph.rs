@@ -228,25 +228,41 @@ impl Program {
         }
     }
 
-    /// Checks that each value is defined before it is used.
+    /// Checks that each value has one definition, which precedes its uses.
     fn check_order(&self) -> Result<(), ExportedError> {
-        let mut defined = vec![false; self.values.len()];
-        self.inputs.iter().for_each(|input| defined[input.value] = true);
-        self.weights.iter().for_each(|weight| defined[weight.value] = true);
+        let mut defined = Defined { program: self, values: vec![false; self.values.len()] };
+        self.inputs.iter().try_for_each(|input| defined.add(input.value))?;
+        self.weights.iter().try_for_each(|weight| defined.add(weight.value))?;
         for node in &self.nodes {
             for (name, argument) in &node.arguments {
-                let missing = argument.values().into_iter().find(|value| !defined[*value]);
+                let missing = argument.values().into_iter().find(|value| !defined.values[*value]);
                 if let Some(value) = missing {
                     let value = &self.values[value].name;
                     return Err(at(node, name, format!("'{value}' is used before it is computed")));
                 }
             }
-            node.returned_values().into_iter().for_each(|value| defined[value] = true);
+            node.returned_values().into_iter().try_for_each(|value| defined.add(value))?;
         }
-        match self.outputs.iter().find(|output| !defined[output.value]) {
+        match self.outputs.iter().find(|output| !defined.values[output.value]) {
             None => Ok(()),
             Some(output) => Err(ExportedError::Schema(format!("output '{}' is not computed", output.path))),
         }
+    }
+}
+
+/// The values of a program that are defined so far.
+struct Defined<'a> {
+    program: &'a Program,
+    values: Vec<bool>,
+}
+
+impl Defined<'_> {
+    fn add(&mut self, value: ValueId) -> Result<(), ExportedError> {
+        if std::mem::replace(&mut self.values[value], true) {
+            let name = &self.program.values[value].name;
+            return Err(ExportedError::Schema(format!("the value '{name}' is defined twice")));
+        }
+        Ok(())
     }
 }
 
@@ -281,3 +297,6 @@ impl Node {
         self.arguments.iter().find(|(own, _)| own == name).map(|(_, argument)| argument)
     }
 }
+
+#[cfg(test)]
+mod tests;

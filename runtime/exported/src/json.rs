@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
 use serde::de::DeserializeOwned;
 
 /// Words that Python's `json.dumps` writes for floats without a JSON form. The sign of an infinity stays in front.
@@ -20,12 +21,11 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
 /// Returns the text with floats and bare words made strings.
 fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
     let mut result = Vec::new();
-    let (mut copied, mut at, mut is_inside) = (0, 0, false);
+    let (mut copied, mut at) = (0, 0);
     while at < text.len() {
-        match text[at] {
-            b'\\' if is_inside => at += 1,
-            b'"' => is_inside = !is_inside,
-            _ if is_inside => {}
+        at += match text[at] {
+            b'"' => string(&text[at..]),
+            byte if !is_part(byte) => 1,
             _ => {
                 let length = token(&text[at..]);
                 if is_float(&text[at..at + length]) {
@@ -33,10 +33,9 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
                     result.extend([b"\"", &text[at..at + length], b"\""].concat());
                     copied = at + length;
                 }
-                at += length.saturating_sub(1);
+                length
             }
-        }
-        at += 1;
+        };
     }
     if copied == 0 {
         return Cow::Borrowed(text);
@@ -45,10 +44,27 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(result)
 }
 
+/// Returns the length of the string at the beginning, with its quotes; that of the text if the string does not end.
+fn string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if text[at - 1] == b'"' {
+            return at;
+        }
+        at += 1;
+    }
+    text.len()
+}
+
 /// Returns the length of the word or number at the beginning; 0 if there is neither.
 fn token(text: &[u8]) -> usize {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
-    text.iter().position(|byte| !is_part(byte)).unwrap_or(text.len())
+    text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len())
+}
+
+/// True for a byte of a word or a number.
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 
 fn is_float(token: &[u8]) -> bool {
@@ -86,5 +102,8 @@ mod tests {
         assert!(matches!(quoted(text), Cow::Borrowed(_)));
         assert_eq!(&*quoted(br#"{"NaN": NaN}"#), br#"{"NaN": "NaN"}"#);
         assert_eq!(&*quoted(b"-"), b"-");
+        for unfinished in [&br#"{"a": "1.5"#[..], br#""1.5\"#, br#""1.5\""#, b"\""] {
+            assert!(matches!(quoted(unfinished), Cow::Borrowed(_)));
+        }
     }
 }

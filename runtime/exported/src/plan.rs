@@ -185,8 +185,10 @@ impl Program {
     }
 }
 
+/// True for an assertion without a result: a call that takes the result of another one keeps it.
 fn is_assertion(node: &Node) -> bool {
-    matches!(&node.operator, Operator::Registered { name, .. } if ASSERTIONS.contains(&name.as_str()))
+    let is_named = matches!(&node.operator, Operator::Registered { name, .. } if ASSERTIONS.contains(&name.as_str()));
+    is_named && node.returned_values().is_empty()
 }
 
 fn unknown_function(node: &Node) -> ExportedError {
@@ -215,7 +217,7 @@ fn planned(argument: &Argument, slots: &[usize]) -> PlanValue {
 }
 
 impl PlanValue {
-    fn slots(&self) -> Vec<usize> {
+    pub(crate) fn slots(&self) -> Vec<usize> {
         match self {
             Self::Slot(slot) => vec![*slot],
             Self::List(items) => items.iter().flat_map(Self::slots).collect(),

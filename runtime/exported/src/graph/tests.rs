@@ -1,0 +1,64 @@
+//! Order of definitions and uses in small programs.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::Program;
+use crate::error::ExportedError;
+use crate::plan::Processor;
+use crate::schema::ProgramJson;
+
+fn tensor(name: &str) -> Json {
+    json!({"as_tensor": {"name": name}})
+}
+
+/// Returns the node of an operator with one operand.
+fn node(operator: &str, operand: &str, result: &str) -> Json {
+    let inputs = [json!({"name": "self", "arg": tensor(operand)})];
+    json!({"target": format!("torch.ops.aten.{operator}.default"), "inputs": inputs, "outputs": [tensor(result)]})
+}
+
+/// Reads a program of these nodes on the inputs, which returns `z`.
+fn read(inputs: &[&str], nodes: &[Json]) -> Result<Program, ExportedError> {
+    let meta = json!({"dtype": 7, "sizes": [], "strides": [], "storage_offset": {"as_int": 0}});
+    let values: HashMap<&str, Json> = ["x", "y", "z"].into_iter().map(|name| (name, meta.clone())).collect();
+    let inputs: Vec<Json> = inputs.iter().map(|name| json!({"user_input": {"arg": tensor(name)}})).collect();
+    let signature = json!({"input_specs": inputs, "output_specs": [{"user_output": {"arg": tensor("z")}}]});
+    let graph = json!({"nodes": nodes, "tensor_values": values, "sym_int_values": {}});
+    let module = json!({"graph": graph, "signature": signature});
+    let program = json!({"graph_module": module, "schema_version": {"major": 8, "minor": 0}});
+    Program::new(ProgramJson::deserialize(program).unwrap(), &HashMap::new())
+}
+
+#[test]
+fn a_value_has_one_definition() {
+    assert!(read(&["x"], &[node("relu", "x", "z")]).is_ok());
+    let twice = [
+        read(&["x", "x"], &[node("relu", "x", "z")]),
+        read(&["x"], &[node("relu", "x", "x"), node("relu", "x", "z")]),
+        read(&["x"], &[node("relu", "x", "z"), node("exp", "x", "z")]),
+    ];
+    for found in twice {
+        let text = found.unwrap_err().to_string();
+        assert!(text.ends_with("' is defined twice"), "{text}");
+    }
+}
+
+#[test]
+fn a_value_is_computed_before_its_use() {
+    let text = read(&["x"], &[node("relu", "y", "z"), node("relu", "z", "y")]).unwrap_err().to_string();
+    assert!(text.contains("'y' is used before it is computed"), "{text}");
+    let text = read(&["x"], &[node("relu", "x", "y")]).unwrap_err().to_string();
+    assert!(text.contains("is not computed"), "{text}");
+}
+
+#[test]
+fn an_assertion_is_left_out_unless_its_result_is_used() {
+    let calls = |nodes: &[Json]| read(&["x"], nodes).unwrap().plan(Processor::Cpu).unwrap().calls.len();
+    let mut assertion = node("_assert_tensor_metadata", "x", "y");
+    assert_eq!(calls(&[assertion.clone(), node("relu", "y", "z")]), 2);
+    assertion["outputs"] = json!([]);
+    assert_eq!(calls(&[assertion, node("relu", "x", "z")]), 1);
+}
