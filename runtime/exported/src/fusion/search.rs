@@ -35,6 +35,9 @@ const FLOAT: ElementType = 6;
 /// Dimensions of an image's kernel.
 const IMAGE: usize = 4;
 
+/// Fewest dimensions of a kernel: channels of the result, channels of the operand, and those that it slides along.
+const LEAST_RANK: usize = 3;
+
 /// Fewest products of a row for which oneDNN is faster. A call of it takes some 25 µs, and libtorch's own convolution of a
 /// single small image 5 to 10, on a core that computes 30 products in a nanosecond; both take equally long near this number.
 const LEAST_PRODUCTS: i64 = 1_000_000;
@@ -114,7 +117,8 @@ impl<'a> Search<'a> {
         let (input, kernel) = (value(node, "input")?, value(node, "weight")?);
         let weight = self.weights.get(&kernel).filter(|weight| weight.element_type == FLOAT)?;
         // A convolution of one example, without a batch, has its channels in another dimension.
-        if self.rank(input) != Some(weight.sizes.len()) || weight.sizes.contains(&0) {
+        let is_kernel = weight.sizes.len() >= LEAST_RANK && !weight.sizes.contains(&0);
+        if self.rank(input) != Some(weight.sizes.len()) || !is_kernel {
             return None;
         }
         let bias = self.of_channels(node, "bias", weight)?;

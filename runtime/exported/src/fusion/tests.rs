@@ -247,6 +247,17 @@ fn a_small_convolution_stays_libtorchs_own_with_the_norm_applied() {
 }
 
 #[test]
+fn a_weight_of_too_few_dimensions_is_no_kernel() {
+    for rank in 0..3 {
+        let nodes = vec![convolution(X, KERNELS[0], of(BIAS), 8), norm(8, 9)];
+        let mut program = program(nodes.clone(), &[9], FLOAT);
+        program.weights[0].sizes.truncate(rank);
+        program.values[X].kind = ValueKind::Tensor(vec![Some(Expression::Number(1)); rank]);
+        assert_eq!(program.fused().nodes, nodes);
+    }
+}
+
+#[test]
 fn convolutions_with_the_same_weights_share_the_kernel() {
     let one = convolution(X, KERNELS[0], Argument::None, 8);
     let program = program(vec![one, convolution(8, KERNELS[0], of(BIAS), 9)], &[9], FLOAT);
