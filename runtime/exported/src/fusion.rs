@@ -48,6 +48,8 @@ struct Convolution<'a> {
     bias: Option<ValueId>,
     /// The numbers for oneDNN; `None` for a convolution that stays libtorch's own.
     geometry: Option<Geometry>,
+    /// Sizes of an input of one row; `None` if the sizes of the images vary.
+    row: Option<Vec<i64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use crate::graph::{Argument, Node, Operator, Program, Returned, ValueId};
 pub(super) struct Rewrite<'a> {
     program: &'a Program,
     calls: Calls,
-    /// Kernels in oneDNN's layout, which convolutions with the same numbers share.
+    /// Kernels in oneDNN's layout for the first convolution's images. Convolutions with the same numbers share them.
     packed: BTreeMap<(ValueId, Geometry), ValueId>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Rewrite<'a> {
     fn pointwise(&mut self, convolution: &Convolution<'_>, geometry: &Geometry, fused: &Fused<'_>) -> Node {
         let of = Argument::Value;
         let place = &convolution.node.place;
-        let kernel = self.packed(convolution.kernel, geometry, place);
+        let kernel = self.packed(convolution, geometry);
         let Activation { name, scalars } = fused.activation.clone();
         let mut arguments = vec![("X", of(convolution.input)), ("W", of(kernel))];
         arguments.push(("B", convolution.bias.map_or(Argument::None, of)));
@@ -97,13 +97,17 @@ impl<'a> Rewrite<'a> {
         node(&format!("mkldnn::_convolution_pointwise{overload}"), place, arguments, fused.result)
     }
 
-    /// Returns a kernel in oneDNN's layout.
-    fn packed(&mut self, kernel: ValueId, geometry: &Geometry, place: &str) -> ValueId {
+    /// Returns a kernel in oneDNN's layout. It depends on the sizes of the images: without them, oneDNN takes small ones
+    /// for granted, and for some kernels brings the weights into another layout in every run, for 25 ms each.
+    fn packed(&mut self, convolution: &Convolution<'_>, geometry: &Geometry) -> ValueId {
+        let kernel = convolution.kernel;
         if let Some(packed) = self.packed.get(&(kernel, geometry.clone())) {
             return *packed;
         }
-        let arguments = std::iter::once(("self", Argument::Value(kernel))).chain(numbers(geometry)).collect();
-        let packed = self.prepared("mkldnn::_reorder_convolution_weight", place, arguments);
+        let mut arguments = vec![("self", Argument::Value(kernel))];
+        arguments.extend(numbers(geometry));
+        arguments.extend(convolution.row.as_ref().map(|row| ("input_size", list(row))));
+        let packed = self.prepared("mkldnn::_reorder_convolution_weight", &convolution.node.place, arguments);
         self.packed.insert((kernel, geometry.clone()), packed);
         packed
     }
@@ -145,13 +149,16 @@ fn reshaping(node: &Node) -> Node {
 }
 
 fn numbers(geometry: &Geometry) -> [(&'static str, Argument); 4] {
-    let list = |numbers: &[i64]| Argument::List(numbers.iter().map(|number| Argument::Int(*number)).collect());
     [
         ("padding", list(&geometry.padding)),
         ("stride", list(&geometry.stride)),
         ("dilation", list(&geometry.dilation)),
         ("groups", Argument::Int(geometry.groups)),
     ]
+}
+
+fn list(numbers: &[i64]) -> Argument {
+    Argument::List(numbers.iter().map(|number| Argument::Int(*number)).collect())
 }
 
 fn text(text: &str) -> Argument {

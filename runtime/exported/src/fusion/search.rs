@@ -42,6 +42,9 @@ const LEAST_RANK: usize = 3;
 /// single small image 5 to 10, on a core that computes 30 products in a nanosecond; both take equally long near this number.
 const LEAST_PRODUCTS: i64 = 1_000_000;
 
+/// Largest height or width that oneDNN is asked for.
+const LARGEST_IMAGE: i64 = 1 << 16;
+
 /// Facts about a program.
 pub(super) struct Search<'a> {
     program: &'a Program,
@@ -126,7 +129,18 @@ impl<'a> Search<'a> {
         let is_image = self.any_strides && weight.sizes.len() == IMAGE && overload.is_empty();
         let geometry = if is_image { geometry(node) } else { None };
         let geometry = geometry.filter(|geometry| geometry.groups > 1 || self.is_large(weight, result));
-        Some((Convolution { node, input, kernel, bias, geometry }, result))
+        let row = self.row(input).filter(|row| fits(row, weight, geometry.as_ref()));
+        Some((Convolution { node, input, kernel, bias, geometry, row }, result))
+    }
+
+    /// Returns the sizes of a tensor with one row, if all others are known.
+    fn row(&self, value: ValueId) -> Option<Vec<i64>> {
+        let ValueKind::Tensor(sizes) = &self.program.values[value].kind else { return None };
+        let known = sizes.iter().skip(1).map(|size| match size {
+            Some(Expression::Number(size)) => Some(*size),
+            Some(_) | None => None,
+        });
+        std::iter::once(Some(1)).chain(known).collect()
     }
 
     /// True for a convolution that takes long for each row, as far as the sizes of the result are known.
@@ -195,6 +209,14 @@ impl<'a> Search<'a> {
         let is_kept = !self.memory.is_written_by(fused.convolution.input, fused.place..index);
         (is_sum && is_plain && is_own && is_same && is_known && is_kept).then_some(other)
     }
+}
+
+/// True for an input of one row that a kernel takes.
+fn fits(row: &[i64], kernel: &Weight, geometry: Option<&Geometry>) -> bool {
+    let groups = geometry.map_or(1, |geometry| geometry.groups);
+    let [_, channels, pixels @ ..] = row else { return false };
+    Some(*channels) == kernel.sizes[1].checked_mul(groups)
+        && pixels.iter().all(|size| (1..=LARGEST_IMAGE).contains(size))
 }
 
 /// Returns an activation of the convolution's result. After a sum, oneDNN's operator takes only `relu`.

@@ -266,6 +266,23 @@ fn convolutions_with_the_same_weights_share_the_kernel() {
 }
 
 #[test]
+fn kernels_are_laid_out_for_the_sizes_of_the_images() {
+    let sizes = |row: &[Option<Expression>]| {
+        let mut program = program(vec![convolution(X, KERNELS[0], of(BIAS), 8)], &[8], FLOAT);
+        program.values[X].kind = ValueKind::Tensor(row.to_vec());
+        program.fused().preparation[0].argument("input_size").cloned()
+    };
+    let number = |number| Some(Expression::Number(number));
+    let rows = Some(Expression::Symbol("s0".to_owned()));
+    let row = [1, CHANNELS, 7, 9].map(Argument::Int).to_vec();
+    assert_eq!(sizes(&[rows.clone(), number(CHANNELS), number(7), number(9)]), Some(Argument::List(row)));
+    assert_eq!(sizes(&[rows.clone(), number(CHANNELS), number(7), rows.clone()]), None);
+    // Sizes that no kernel takes are libtorch's to refuse, when the convolution runs.
+    assert_eq!(sizes(&[rows.clone(), number(CHANNELS + 1), number(7), number(9)]), None);
+    assert_eq!(sizes(&[rows, number(CHANNELS), number(0), number(i64::MAX)]), None);
+}
+
+#[test]
 fn calls_stay_as_they_are_where_a_fusion_would_change_answers() {
     let with = |mut node: Node, name: &str, argument: Argument| {
         node.arguments.retain(|(own, _)| own != name);
