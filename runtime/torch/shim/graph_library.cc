@@ -1,5 +1,8 @@
 // The library of CUDA graphs. Its undefined symbols are in libtorch_cuda and the libraries that libtorch_cuda needs, all of
 // which are open with global symbols before this one.
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/headeronly/version.h>
 
@@ -10,22 +13,10 @@
 #include "graph.h"
 #include "stream.h"
 
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12
-#define WEIR_GRAPHS_OF_CUDA
-#include <ATen/core/CachingHostAllocator.h>
-#include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <ATen/cuda/CUDAGraph.h>
-#else
-#include <ATen/accelerator/Graph.h>
-#endif
-
 namespace {
 
-#ifdef WEIR_GRAPHS_OF_CUDA
-
-// libtorch 2.11 ends nothing if a capture fails: the allocators would keep taking memory from the graph's pool, and
-// refuse to empty their caches; the generator of random numbers would refuse to run outside of a capture. `abandon` ends
-// all of it, in the order in which `capture_begin` began it.
+// A graph whose failed capture is undone. libtorch_cuda 2.15 has no implementation of `at::accelerator::Graph`, so the
+// class of CUDA is used with every release.
 class Graph : public at::cuda::CUDAGraph {
  public:
   void begin(c10::MempoolId_t pool) {
@@ -63,6 +54,14 @@ class Graph : public at::cuda::CUDAGraph {
 
   void abandon() noexcept {
     weir::quietly([&] { end_stream(); });
+    release();
+  }
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12
+  // libtorch 2.11 ends nothing if a capture fails: the allocators would keep taking memory from the graph's pool, and
+  // refuse to empty their caches; the generator of random numbers would refuse to run outside of a capture. All of it is
+  // ended here, in the order in which `capture_begin` began it.
+  void release() noexcept {
     for (auto& [state, increment] : captured_generator_states_) {
       state->capturing_ = false;
     }
@@ -77,6 +76,12 @@ class Graph : public at::cuda::CUDAGraph {
     weir::quietly([&] { host->end_allocate_to_pool(mempool_id_); });
     weir::quietly([&] { host->release_pool(mempool_id_); });
   }
+#else
+  // From 2.15 on, libtorch ends the rest of a failed capture when the graph is reset.
+  void release() noexcept {
+    weir::quietly([&] { reset(); });
+  }
+#endif
 
   // Ends the stream's capture if it is still open, and discards the error that CUDA keeps for this thread.
   void end_stream() {
@@ -91,32 +96,6 @@ class Graph : public at::cuda::CUDAGraph {
     cudaGetLastError();
   }
 };
-
-#else
-
-// From 2.12 on, libtorch ends a failed capture itself when the graph is reset.
-class Graph : public at::accelerator::Graph {
- public:
-  void begin(c10::MempoolId_t pool) {
-    try {
-      capture_begin(pool, at::GraphCaptureMode::ThreadLocal);
-    } catch (...) {
-      weir::quietly([&] { reset(); });
-      throw;
-    }
-  }
-
-  void end() {
-    try {
-      capture_end();
-    } catch (...) {
-      weir::quietly([&] { reset(); });
-      throw;
-    }
-  }
-};
-
-#endif
 
 } // namespace
 
