@@ -181,10 +181,12 @@ impl<'a> Search<'a> {
         let is_inference = name.ends_with("no_training") || norm.argument("training") == Some(&Argument::Bool(false));
         let kernel = self.weights[&fused.convolution.kernel];
         let others = norm.returned_values();
+        let mut operands = norm.operands().into_iter();
         NORMS.contains(&name.as_str())
             && overload.is_empty()
             && is_inference
             && value(norm, "input") == Some(fused.result)
+            && operands.all(|value| value == fused.result || self.weights.contains_key(&value))
             && self.uses[kernel.value].0 == 1
             && others.iter().skip(1).all(|value| self.uses[*value].0 == 0)
             && matches!(norm.argument("eps"), Some(Argument::Float(_)))

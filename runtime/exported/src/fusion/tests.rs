@@ -315,7 +315,8 @@ fn a_norm_stays_where_it_is_not_of_constants() {
         node
     };
     let of_batch = with("training", Argument::Bool(true));
-    for norm in [of_batch, with("running_mean", of(X)), with("running_var", Argument::None), with("bias", of(X))] {
+    let of_values = ["running_mean", "bias", "momentum"].map(|name| with(name, of(X)));
+    for norm in of_values.into_iter().chain([of_batch, with("running_var", Argument::None)]) {
         let program = program(vec![convolution(X, KERNELS[0], of(BIAS), 8), norm], &[9], FLOAT);
         assert_eq!(names(&program), [FUSED, "aten::batch_norm"]);
     }

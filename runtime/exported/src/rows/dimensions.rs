@@ -110,7 +110,9 @@ impl Proof<'_> {
                     return Err(Stop::Coupled);
                 }
                 let sizes = self.sizes(operand(node, 0).ok_or(Stop::Unknown)?)?;
-                rows.dim - removed.iter().filter(|dim| **dim < rows.dim && sizes[**dim] == Monomial::one()).count()
+                let before = removed.iter().filter(|dim| **dim < rows.dim && sizes[**dim] == Monomial::one());
+                // Dimensions that are named twice are libtorch's to refuse.
+                rows.dim.checked_sub(before.count()).ok_or(Stop::Unknown)?
             }
         };
         Ok(State::Rows(Rows { dim, ..rows }))
@@ -148,7 +150,7 @@ impl Proof<'_> {
         }
         let is_reduced = matches!(rule, Rule::Over(_)) && self.rank(result)? < rank;
         let removed = if is_reduced { dims.iter().filter(|dim| **dim < rows.dim).count() } else { 0 };
-        Ok(State::Rows(Rows { dim: rows.dim - removed, ..rows }))
+        Ok(State::Rows(Rows { dim: rows.dim.checked_sub(removed).ok_or(Stop::Unknown)?, ..rows }))
     }
 }
 
