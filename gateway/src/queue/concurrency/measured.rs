@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use comparison::Usage;
 use comparison::{
-    Base, CERTAIN, Judgement, MIN_BLOCKS, PARALLEL_BLOCKS, has_changed, is_complete, judge_clear, judge_early, longest,
+    Base, CERTAIN, Judgement, MIN_BLOCKS, PARALLEL_BLOCKS, Pace, has_changed, is_complete, judge_clear, judge_early,
+    longest,
 };
 use mixture::Mixture;
 use step::Step;
@@ -66,6 +67,9 @@ const SHORT_IDLE: u32 = 64;
 
 /// Pause between two searches, in windows. A search costs less than half a window of throughput.
 const PAUSE: u32 = 32;
+/// Pause, in windows, before smaller limits are tried although no request waits, if the startup has shown each request to
+/// be as fast as with a smaller limit.
+const IDLE_PAUSE: u32 = 8;
 /// Pause, in windows, before a server with one worker is measured again, which costs it nothing.
 const SERIAL_PAUSE: u32 = 4;
 /// Number of times that [`PAUSE`] doubles while no search helps.
@@ -342,21 +346,31 @@ impl MeasuredLimit {
             Judgement::Open
         };
         match judgement {
-            // The clients do not send more, so more cannot be tried.
-            Judgement::Keep if window.slots == Slots::Idle => self.change(self.limit, Stage::Startup { base: None }),
-            Judgement::Keep => self.enlarge(measured),
+            Judgement::Keep if window.slots == Slots::Idle => self.stay(measured.after(base)),
+            Judgement::Keep => self.enlarge(measured.after(base)),
             Judgement::Revert => self.end_startup(base, window, now),
-            Judgement::NoDemand => self.change(self.limit, Stage::Startup { base: None }),
+            Judgement::NoDemand => self.stay(base),
             Judgement::Open => {}
         }
     }
 
-    /// Returns the number of blocks after which a window of the startup is judged.
+    /// Keeps a larger limit that the clients do not fill, so that more cannot be tried.
+    fn stay(&mut self, known: Base) {
+        if known.pace == Pace::Kept {
+            self.quiet = self.quiet.max(IDLE_PAUSE);
+        }
+        self.change(self.limit, Stage::Startup { base: None });
+    }
+
+    /// Returns the fewest blocks of a window of the startup that is judged.
     fn least_blocks(&self) -> u32 {
         if self.limit <= MAX_SERIAL { PARALLEL_BLOCKS } else { MIN_BLOCKS }
     }
 
     fn end_startup(&mut self, base: Base, window: &Window, now: Instant) {
+        if base.pace == Pace::Kept {
+            return self.settle(base.limit, PAUSE);
+        }
         let is_serial = self.limit <= MAX_SERIAL;
         self.workers = if is_serial { Workers::One } else { Workers::Several };
         let pause = if is_serial { SERIAL_PAUSE } else { 0 };
@@ -458,7 +472,8 @@ impl MeasuredLimit {
             Judgement::Keep => {
                 self.idle_searches = 0;
                 self.workers = if self.limit == 1 { Workers::One } else { Workers::Several };
-                self.try_step(measured, step);
+                let next = if base.has_leapt(measured) { step.back(measured.limit) } else { step };
+                self.try_step(measured, next);
             }
             Judgement::NoDemand => self.end_search(base),
             Judgement::Revert => match step.after_failure(base.limit) {
@@ -486,12 +501,12 @@ impl MeasuredLimit {
     }
 
     fn end_search(&mut self, base: Base) {
-        let pause = PAUSE << self.idle_searches;
-        self.idle_searches = (self.idle_searches + 1).min(MAX_DOUBLINGS);
+        let doublings = self.idle_searches;
+        self.idle_searches = (doublings + 1).min(MAX_DOUBLINGS);
         match base.slots {
-            Slots::Busy => self.settle(base.limit, pause),
+            Slots::Busy => self.settle(base.limit, PAUSE << doublings),
             Slots::Idle => {
-                self.quiet = pause;
+                self.quiet = PAUSE << doublings;
                 self.change(base.limit, Stage::Startup { base: None });
             }
         }

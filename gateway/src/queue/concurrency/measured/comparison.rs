@@ -13,7 +13,14 @@ pub(super) const ELASTICITY: f64 = 0.125;
 /// Ratio of two throughputs above which their difference is attributed to the measurement.
 const SAME: f64 = 0.95;
 
-/// Ratio of the throughputs of two windows below which the server counts as changed.
+/// Ratio of the speeds of a request from which the speed passes for the same, because the windows of the startup are short.
+const SAME_PACE: f64 = 0.85;
+
+/// Ratio of the throughputs that a slightly smaller limit hardly brings by itself: a server whose answers fall as the
+/// inverse of its requests brings 1.19.
+const LEAP: f64 = 1.4;
+
+/// Ratio of the throughputs of two windows below which the server has changed.
 const CHANGED: f64 = 0.7;
 
 /// Minimum number of answers in the longest window.
@@ -59,6 +66,17 @@ pub(super) struct Base {
     pub(super) allowed: u32,
     pub(super) throughput: Pool,
     pub(super) slots: Slots,
+    /// Speed of a request compared with the limit before.
+    pub(super) pace: Pace,
+}
+
+/// Speed of each request compared with the one that a clearly smaller limit brought. More requests in a server never make
+/// one of them faster. So if both limits bring the same speed, each number between them does, and fewer requests bring
+/// fewer answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    Unknown,
+    Kept,
 }
 
 /// Result of comparing a limit with the one before it.
@@ -119,7 +137,8 @@ pub(super) fn judge_clear((base, step): (Base, Step), window: &Window, usage: Us
     };
     let (throughput, most) = (window.throughput(), longest(base.most_at_once().max(usage.allowed)));
     let is_precise = window.answers() >= most && throughput.error <= step.precision();
-    match throughput.compare(base.throughput.mean, threshold, CLEAR) {
+    let compare = |errors| throughput.compare(base.throughput.mean, threshold, errors);
+    match compare(CLEAR) {
         _ if window.blocks() < MIN_BLOCKS => Judgement::Open,
         Ratio::Above => Judgement::Keep,
         Ratio::Below => Judgement::Revert,
@@ -160,7 +179,21 @@ impl Base {
         }
     }
 
-    /// Returns the maximum number of requests of this gateway that the limit and the clients allowed at once.
+    /// Returns true if fewer requests brought so many more answers than the clients' rate that the server has probably become
+    /// faster meanwhile.
+    pub(super) fn has_leapt(&self, fewer: Self) -> bool {
+        let gain = fewer.throughput.mean.ratio_to(self.throughput.mean);
+        self.slots == Slots::Idle && fewer.limit < self.limit && gain > LEAP
+    }
+
+    /// Returns the same with the pace that `before` shows, the throughput with a smaller limit.
+    pub(super) fn after(self, before: Self) -> Self {
+        let gain = self.throughput.mean.ratio_to(before.throughput.mean);
+        let is_kept = gain * f64::from(before.used) >= SAME_PACE * f64::from(self.used);
+        Self { pace: if is_kept { Pace::Kept } else { Pace::Unknown }, ..self }
+    }
+
+    /// Returns the most requests of this gateway that the limit and the clients allowed at once.
     fn most_at_once(&self) -> u32 {
         self.allowed.min(self.used)
     }
@@ -170,7 +203,8 @@ impl Base {
             Slots::Busy => limit,
             Slots::Idle => window.at_once().saturating_mul(usage.gateways).clamp(1, limit),
         };
-        Self { limit, used, allowed: usage.allowed, throughput: Pool::of(window.throughput()), slots: window.slots }
+        let (throughput, slots) = (Pool::of(window.throughput()), window.slots);
+        Self { limit, used, allowed: usage.allowed, throughput, slots, pace: Pace::Unknown }
     }
 }
 

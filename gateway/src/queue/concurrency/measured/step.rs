@@ -39,6 +39,11 @@ impl Step {
         Self { direction: Direction::Down, ..self }
     }
 
+    /// Returns the step that tries the larger limit once more, after a smaller one was kept that is now `limit`.
+    pub(super) fn back(self, limit: u32) -> Self {
+        Self { direction: Direction::Up, from: limit, ..self }
+    }
+
     /// Returns true if no smaller factor follows.
     pub(super) fn is_finest(self) -> bool {
         self.factor + 1 == FACTORS.len()

@@ -55,6 +55,28 @@ fn an_engine_is_as_fast_through_a_gateway_as_directly() {
     }
 }
 
+/// Returns the mean share of an engine's throughput that the first clients of a new limit get from their 8th to their 32nd
+/// answer.
+fn first_share(lengths: Lengths, clients: u32) -> f64 {
+    let (mean, server) = (lengths.mean(), Server::engine(256, lengths));
+    let share = |seed| {
+        let mut through = Simulation::new(engine(), server, clients, seed);
+        through.run(8.0 * mean);
+        through.run(24.0 * mean) / direct(server, 256, clients)
+    };
+    (0..5).map(share).sum::<f64>() / 5.0
+}
+
+#[test]
+fn the_first_clients_of_an_engine_hardly_notice_the_search_if_they_are_more_than_its_first_limit() {
+    for lengths in [Lengths::Constant(840_000), Lengths::LogNormal(840_000), Lengths::FastGets(840_000)] {
+        for clients in [100, 128, 200, 300] {
+            let share = first_share(lengths, clients);
+            assert!(share > 0.94, "{share} with {clients} clients and {lengths:?}");
+        }
+    }
+}
+
 #[test]
 fn an_engine_is_fully_used_after_two_answers_of_each_client() {
     let mean = Lengths::LogNormal(840_000).mean();
@@ -133,6 +155,22 @@ fn a_limit_follows_lengths_that_change_at_noon() {
         through.server.lengths = Lengths::LogNormal(afternoon);
         let share = share_of(direct(through.server, 256, 200), through);
         assert!(share > 0.95, "{share} after {afternoon} µs");
+    }
+}
+
+#[test]
+fn a_limit_stays_large_when_answers_become_shorter_during_a_search() {
+    for clients in [100, 200] {
+        let share = |seed: u64| {
+            let server = Server::engine(256, Lengths::LogNormal(2_520_000));
+            let mut through = Simulation::new(engine(), server, clients, seed);
+            through.run(2.52 * (8 + 2 * seed) as f64);
+            through.server.lengths = Lengths::LogNormal(840_000);
+            through.run(8.0);
+            through.run(20.0) / direct(through.server, 256, clients)
+        };
+        let mean = (0..8).map(share).sum::<f64>() / 8.0;
+        assert!(mean > 0.93, "{mean} with {clients} clients");
     }
 }
 
