@@ -362,7 +362,7 @@ impl MeasuredLimit {
         self.change(self.limit, Stage::Startup { base: None });
     }
 
-    /// Returns the fewest blocks of a window of the startup that is judged.
+    /// Returns the number of blocks after which a window of the startup is judged.
     fn least_blocks(&self) -> u32 {
         if self.limit <= MAX_SERIAL { PARALLEL_BLOCKS } else { MIN_BLOCKS }
     }

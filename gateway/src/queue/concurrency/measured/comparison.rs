@@ -13,14 +13,14 @@ pub(super) const ELASTICITY: f64 = 0.125;
 /// Ratio of two throughputs above which their difference is attributed to the measurement.
 const SAME: f64 = 0.95;
 
-/// Ratio of the speeds of a request from which the speed passes for the same, because the windows of the startup are short.
+/// Ratio of the speeds of a request above which they count as equal. It is low because the windows of the startup are short.
 const SAME_PACE: f64 = 0.85;
 
-/// Ratio of the throughputs that a slightly smaller limit hardly brings by itself: a server whose answers fall as the
-/// inverse of its requests brings 1.19.
+/// Ratio of the throughputs above which a slightly smaller limit is unlikely to be the cause: for a server whose answers
+/// per second fall as the inverse of its requests, it is 1.19.
 const LEAP: f64 = 1.4;
 
-/// Ratio of the throughputs of two windows below which the server has changed.
+/// Ratio of the throughputs of two windows below which the server counts as changed.
 const CHANGED: f64 = 0.7;
 
 /// Minimum number of answers in the longest window.
@@ -193,7 +193,7 @@ impl Base {
         Self { pace: if is_kept { Pace::Kept } else { Pace::Unknown }, ..self }
     }
 
-    /// Returns the most requests of this gateway that the limit and the clients allowed at once.
+    /// Returns the maximum number of requests of this gateway that the limit and the clients allowed at once.
     fn most_at_once(&self) -> u32 {
         self.allowed.min(self.used)
     }
