@@ -22,7 +22,7 @@ use crate::certificate::ServingPair;
 /// The authority of replicas, and during its replacement also the next or the former one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorities {
-    /// Signs certificates.
+    /// The authority that signs new certificates.
     pub(super) current: Authority,
     /// Trusted, and signs nothing yet.
     pub(super) next: Option<Authority>,
