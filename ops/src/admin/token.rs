@@ -208,7 +208,7 @@ mod tests {
         assert!(error(&format!("{FIRST}\n").repeat(9)).contains("one to 8 tokens"));
         let short = error(&format!("{FIRST}\nshort\n"));
         assert!(short.ends_with("token: line 2 is not a token of 16 to 1024 visible ASCII characters"), "{short}");
-        assert!(error(&format!("{FIRST} {FIRST}")).contains("line 1 is no token"));
+        assert!(error(&format!("{FIRST} {FIRST}")).contains("line 1 is not a token"));
         assert!(error(&"a".repeat(17 << 10)).contains("more than 16384 bytes"));
         let missing = TokenFile::open(&folder.path().join("none")).unwrap_err().to_string();
         assert!(missing.contains("No such file"), "{missing}");
