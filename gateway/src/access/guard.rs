@@ -127,9 +127,9 @@ impl<'a> Guard<'a> {
         self.share
     }
 
-    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. `is_component` returns true
-    /// for the address of a pod of another component that calls this one, which has no key. Returns the operation; `None`
-    /// without access control.
+    /// Checks a request to a service: its operation, and the choice of a revision if it makes one. Returns the operation;
+    /// `None` without access control. `is_component` returns true for the address of a pod of another component that
+    /// calls this one; such a pod has no key.
     ///
     /// # Errors
     /// [`GatewayError::Refused`], the same for the client as for a service that does not exist;

@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 20;
 /// Path prefix under which a gateway serves services on any host.
 const PREFIX: &str = "/serving/";
 
-/// Most services that the error about an ambiguous model names, so that its length is bounded.
+/// Maximum number of services that the error about an ambiguous model names, so that its length is bounded.
 const MOST_NAMED: usize = 4;
 
 /// The routes, indexed by host, service and model. If two services use one host, the older one has it. A model's name may

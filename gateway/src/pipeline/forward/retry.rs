@@ -25,8 +25,9 @@ const MAX_ENDED: u32 = 1;
 /// stuck, so that `weir-runtime` is restarted because of it; the request would block the next replica as well.
 const MAX_TIME_AT_REPLICA: Duration = Duration::from_secs(60);
 
-/// Longest time for which a request is retried at replicas whose certificates are not the expected ones. Gateways learn within
-/// a second or two that an address belongs to another replica now. A wrong authority or an expired certificate stays.
+/// Maximum time for which a request is retried at replicas whose certificates are not the expected ones. Gateways learn
+/// within a second or two that an address belongs to another replica now. A wrong authority or an expired certificate
+/// stays.
 const MAX_TIME_UNTRUSTED: Duration = Duration::from_secs(5);
 
 /// Maximum number of refusals by replicas that are retried; the next refusal is sent to the client. Each refusal ejects
