@@ -3,6 +3,7 @@
 mod admission;
 mod backlog;
 mod choice;
+mod circulation;
 mod company;
 mod device;
 mod entry;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 /// The measured time of a group's batches as a function of weight. It is linear between measured weights, and
 /// optimistic beyond the largest one, so that larger batches are tried.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Curve {
     /// Measured points by ascending weight, one for each weight.
     points: Vec<Point>,
     /// Number of batches kept small since the last probe.
     kept_small: u32,
+    /// Number of batches to keep small until the next probe.
+    pause: u32,
     /// Number of probes made, which selects the next size to probe in rotation.
     probes: usize,
 }
@@ -41,9 +43,28 @@ const OUTLIER: f64 = 2.0;
 /// larger batches run, so that they are measured.
 const OPTIMISM: f64 = 0.9;
 
-/// Number of batches kept small after which one runs larger. A bad sample then costs one batch in 256, less than half a
-/// percent, and its effect does not last.
-const PROBE_EVERY: u32 = 256;
+/// Number of batches kept small until a larger one runs, after a size was measured for the first time. The first run of a
+/// shape compiles and allocates: on a GPU it took 50 ms instead of one, so that the size looked worse than it is.
+const FIRST_PAUSE: u32 = 16;
+
+/// Most batches kept small until one runs larger; each probe doubles the number up to this one. A bad sample then costs
+/// one batch in 256, less than half a percent, and its effect does not last.
+const LONGEST_PAUSE: u32 = 256;
+
+/// The size of the next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The best size by the measurements.
+    Best(usize),
+    /// A larger size, to measure it again.
+    Probe(usize),
+}
+
+impl Default for Curve {
+    fn default() -> Self {
+        Self { points: Vec::new(), kept_small: 0, pause: FIRST_PAUSE, probes: 0 }
+    }
+}
 
 impl Curve {
     /// Records that a batch of `weight` took `elapsed`.
@@ -57,6 +78,7 @@ impl Curve {
                 let point = Point { weight, nanos, samples };
                 self.points.insert(i, point);
                 self.thin_out();
+                self.pause = FIRST_PAUSE;
             }
         }
     }
@@ -92,20 +114,20 @@ impl Curve {
         best.filter(|best| best.row() < whole).map_or(most, |best| best.weight)
     }
 
-    /// Chooses a weight like [`Curve::choose`], except that every 256th batch that would be kept small gets one of the
-    /// larger sizes instead, so that it is measured again.
-    pub fn pick(&mut self, most: usize) -> usize {
+    /// Picks a weight up to `most`: the one of [`Curve::choose`], or now and then one of the larger sizes instead.
+    pub fn pick(&mut self, most: usize) -> Pick {
         let chosen = self.choose(most);
         if chosen >= most {
-            return chosen;
+            return Pick::Best(chosen);
         }
         self.kept_small += 1;
-        if self.kept_small < PROBE_EVERY {
-            return chosen;
+        if self.kept_small < self.pause {
+            return Pick::Best(chosen);
         }
         self.kept_small = 0;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         self.probes = self.probes.wrapping_add(1);
-        self.larger(chosen, most)
+        Pick::Probe(self.larger(chosen, most))
     }
 
     /// Returns a measured weight between `chosen` and `most`, or `most` itself, in rotation.

@@ -161,3 +161,24 @@ proptest! {
         prop_assert_eq!(ran.len(), left, "an item ran twice");
     }
 }
+
+/// The first run of a size compiles for it, and so looks slow. While only one row at a time is staged, no larger size
+/// would ever run if batches held no more than the staged rows.
+#[test]
+fn a_size_that_looked_slow_is_measured_again() {
+    let mut staging = Staging::new(16);
+    let mut assembler = Assembler::new(Policy::new(16));
+    assembler.record(&0, 1, micros(740));
+    assembler.record(&0, 2, micros(48_000));
+    staging.assembler = assembler;
+    let pulls = (0..40).map(|_| {
+        while staging.assembler.queued() < 8 {
+            staging.step(&Op::Admit { weight: 1, group: 0, priority: 0 }, 16);
+        }
+        let device = AsyncDevice { free_at: staging.now(), inputs: micros(10), launch: micros(50), row: micros(20) };
+        staging.pull(device, 16).map_or(0, |batch| batch.len())
+    });
+    let sizes: Vec<usize> = pulls.collect();
+    assert_eq!(sizes.iter().position(|size| *size > 1), Some(15), "{sizes:?}");
+    assert!(sizes.iter().filter(|size| **size > 1).count() <= 2, "{sizes:?}");
+}

@@ -7,6 +7,7 @@ use super::entry::later;
 use super::groups::Group;
 use super::{Assembler, Batch, Member, Running, Stage};
 use crate::Item;
+use crate::curve::Pick;
 use crate::prefix::{QueueDelay, Rule, batch_prefix};
 
 /// Readiness of a batch for a free device.
@@ -44,6 +45,8 @@ impl<T: Item> Assembler<T> {
     pub(super) fn form(&mut self, (index, most): (usize, usize), now: Instant) -> Batch<T> {
         let count = self.count(index, most, now);
         self.note_batch(index, now);
+        let all = self.circle(index).all;
+        self.groups.get_mut(index).circulation.formed(all);
         let (weight, members) = self.take_first(index, count);
         let expected = self.groups.expected(index, weight);
         Batch {
@@ -103,11 +106,15 @@ impl<T: Item> Assembler<T> {
         self.groups.note_batch(index, if waited { Formed::AfterWait } else { Formed::Early });
     }
 
-    /// Returns the number of items in the group's next batch, at least one.
-    fn count(&mut self, index: usize, most: usize, now: Instant) -> usize {
+    /// Returns the number of items in the group's next batch, at least one. A batch that measures a larger size again
+    /// may also contain items that are not `ready`, of which there may be no more than fill a batch of the best size.
+    fn count(&mut self, index: usize, ready: usize, now: Instant) -> usize {
         let group = self.groups.get(index);
-        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight).min(most));
-        let limit = self.groups.get_mut(index).curve.pick(most);
+        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));
+        let limit = match self.groups.get_mut(index).curve.pick(most) {
+            Pick::Best(limit) => limit.min(ready),
+            Pick::Probe(limit) => limit,
+        };
         let count = self.prefix(self.groups.get(index), limit, delay);
         count.unwrap_or(1)
     }

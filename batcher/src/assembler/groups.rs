@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+use super::circulation::Circulation;
 use super::company::{Company, Formed};
 use super::entry::Rank;
 use super::memory_bound::MemoryBound;
@@ -51,6 +52,7 @@ pub(super) struct Group<G> {
     pub(super) curve: Curve,
     pub(super) company: Company,
     pub(super) returns: Returns,
+    pub(super) circulation: Circulation,
     pub(super) memory: MemoryBound,
     used: u64,
 }
@@ -109,6 +111,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
             curve: Curve::default(),
             company: self.company.clone(),
             returns: Returns::default(),
+            circulation: Circulation::default(),
             memory: MemoryBound::default(),
             used: self.uses,
         });

@@ -16,23 +16,45 @@ pub(super) struct Circle {
     pub(super) turnaround: Duration,
 }
 
+/// Gain in the rate that counts as clear: the times of runs and turnarounds are estimates.
+const CLEARLY: f64 = 1.05;
+
 impl Circle {
     /// Returns the minimum weight of a batch for the highest rate. Either all items are in one batch, or half of them
     /// are, so that the host copies the inputs of one half while the device runs the other.
     pub(super) fn least(self, device: AsyncDevice, curve: &Curve) -> usize {
-        let whole = self.all.min(self.best);
-        let halves = [self.all / 2, self.all - self.all / 2].map(|half| half.min(self.best));
+        if self.gain_of_one_batch(device, curve) < 1.0 { self.halves()[0].max(1) } else { self.whole() }
+    }
+
+    /// Returns true if all items are answered at a clearly higher rate in one batch than in two that take turns.
+    pub(super) fn is_faster_whole(self, device: AsyncDevice, curve: &Curve) -> bool {
+        self.all <= self.best && self.gain_of_one_batch(device, curve) > CLEARLY
+    }
+
+    /// Returns the rate of one batch as a multiple of the rate of two batches that take turns.
+    fn gain_of_one_batch(self, device: AsyncDevice, curve: &Curve) -> f64 {
+        let (whole, halves) = (self.whole(), self.halves());
         let time = |rows: usize| curve.time(rows).unwrap_or_default();
         let host = |rows: usize| device.inputs + device.launch + device.copies(rows);
         let round = |rows: usize| self.turnaround + device.copies(rows) + device.inputs + time(rows);
         let in_turns: Duration = halves.map(|half| host(half).max(time(half))).iter().sum();
-        let in_turns = rate(halves[0] + halves[1], in_turns.max(round(halves[1])));
-        if in_turns > rate(whole, round(whole)) { halves[0].max(1) } else { whole }
+        rate(whole, round(whole)) / rate(halves[0] + halves[1], in_turns.max(round(halves[1])))
+    }
+
+    fn whole(self) -> usize {
+        self.all.min(self.best)
+    }
+
+    fn halves(self) -> [usize; 2] {
+        [self.all / 2, self.all - self.all / 2].map(|half| half.min(self.best))
     }
 }
 
+/// Shortest period, so that every rate is finite.
+const NANOSECOND: f64 = 1e-9;
+
 fn rate(rows: usize, period: Duration) -> f64 {
-    rows as f64 / period.as_secs_f64().max(f64::MIN_POSITIVE)
+    rows as f64 / period.as_secs_f64().max(NANOSECOND)
 }
 
 #[cfg(test)]

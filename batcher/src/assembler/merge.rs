@@ -88,7 +88,7 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the items of the group's clients.
-    fn circle(&self, index: usize) -> Circle {
+    pub(super) fn circle(&self, index: usize) -> Circle {
         let group = self.groups.get(index);
         let running = self.running.iter().filter(|running| running.group == index);
         let running: usize = running.map(|running| running.weight).sum();
@@ -96,9 +96,12 @@ impl<T: Item> Assembler<T> {
         Circle { all, best: self.best(group), turnaround: group.returns.turnaround().unwrap_or_default() }
     }
 
-    /// Returns the time until which the group's next batch waits for returning items; `None` if waiting does not pay.
+    /// Returns the time until which the group's next batch waits for returning items; `None` if waiting does not pay. If
+    /// the same items go round, and would go round faster together, the wait pays with the batches after this one,
+    /// whatever it costs this one.
     fn merge_until(&self, index: usize, device: AsyncDevice, now: Instant) -> Option<Instant> {
         let group = self.groups.get(index);
+        let lasts = group.circulation.is_steady() && self.circle(index).is_faster_whole(device, &group.curve);
         let start = device.free_at.max(now);
         let exposed = if device.free_at > now { device.inputs } else { Duration::ZERO };
         let room = self.best(group).saturating_sub(group.weight);
@@ -107,7 +110,7 @@ impl<T: Item> Assembler<T> {
             more = room.min(more + expected.weight);
             let delay = expected.at.saturating_duration_since(start);
             let wait = Wait { queued: group.weight, more, delay, exposed };
-            if more > 0 && wait.pays(&group.curve) == Some(true) {
+            if more > 0 && (lasts || wait.pays(&group.curve) == Some(true)) {
                 until = Some(expected.until.max(until.unwrap_or(now)));
             }
         }

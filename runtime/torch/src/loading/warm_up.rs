@@ -28,8 +28,12 @@ const SEARCH: Duration = Duration::from_secs(4);
 /// Number of sizes that are also tried with further values, such as zeros.
 const SIZES_OF_OTHERS: usize = 12;
 
-/// CPU time for batches of the input found, each of which runs once.
+/// CPU time for batches of the input found on the CPU, each of which runs once.
 const BATCHES: Duration = Duration::from_millis(250);
+
+/// CPU time for these batches on a GPU. The first run of a size compiles and chooses kernels there, which took 50 to 75 ms on
+/// an H200, whatever the size. A model with batches of up to 1024 rows has eleven sizes.
+const BATCHES_ON_GPU: Duration = Duration::from_secs(2);
 
 /// Largest batch to try, by bytes of inputs. Larger batches reveal nothing that smaller ones do not.
 const MOST_BYTES: usize = 64 << 20;
@@ -109,6 +113,7 @@ pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, foun
         buckets => buckets.iter().copied().map(Some).collect(),
     };
     let begun = process_time();
+    let time = if instance.runner.placement.is_processor() { BATCHES } else { BATCHES_ON_GPU };
     for length in lengths {
         let found = padded(source, found, length);
         let Some(columns) = columns(source, instance, &found) else {
@@ -118,7 +123,7 @@ pub(crate) fn try_sizes(source: &ModelSource, instance: &mut TorchInstance, foun
         for rows in batch_sizes(instance.plan.signature.max_batch_size) {
             let bytes: usize = columns.iter().map(|column| column.parts[0].data.len()).sum();
             let spent = process_time().saturating_sub(begun);
-            if rows > 1 && (spent > BATCHES || bytes.saturating_mul(rows) > MOST_BYTES) {
+            if rows > 1 && (spent > time || bytes.saturating_mul(rows) > MOST_BYTES) {
                 break;
             }
             if run(source, instance, columns.clone(), rows).is_err() {
