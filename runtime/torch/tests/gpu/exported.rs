@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use weir_protocol::{DataType, Tensor};
+use weir_protocol::DataType;
 use weir_runtime::backend::{Batch, Device, ModelSource};
 
-use super::fixture::{as_floats, batch, floats, whole};
-use super::graphs::{SIZES, warmed_up, with_graphs};
-use super::{TOLERANCE, gpu, made, on};
+use super::fixture::{batch, floats, whole};
+use super::graphs::{assert_agree, assert_near, warmed_up, with_graphs};
+use super::{gpu, made, on};
 
 /// A program with its inputs: the name and the dimensions of a row of each.
 type Case = (&'static str, &'static [(&'static str, &'static [i64])]);
@@ -39,16 +39,6 @@ fn rows_of((_, inputs): Case, rows: usize, seed: usize) -> Batch {
     batch(inputs.iter().map(column).collect())
 }
 
-fn assert_near(ours: &[Tensor], theirs: &[Tensor], what: &str) {
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    for (ours, theirs) in ours.iter().zip(theirs) {
-        assert_eq!(ours.shape(), theirs.shape(), "{what}");
-        for (ours, theirs) in as_floats(ours).iter().zip(as_floats(theirs)) {
-            assert!((ours - theirs).abs() <= TOLERANCE * (1.0 + theirs.abs()), "{what}: {ours} for {theirs}");
-        }
-    }
-}
-
 #[test]
 fn programs_return_what_the_processor_returns() {
     let Some(device) = gpu("programs_return_what_the_processor_returns") else {
@@ -76,11 +66,7 @@ fn replays_of_programs_return_what_launches_return() {
         for seed in 1..40 {
             let batch = rows_of(case, 1 + seed % 8, seed);
             let (ours, theirs) = (graphed.run(&batch).unwrap().outputs, plain.run(&batch).unwrap().outputs);
-            let what = format!("{} {seed}", case.0);
-            assert_near(&ours, &theirs, &what);
-            for (ours, theirs) in ours.iter().zip(&theirs).filter(|_| SIZES.contains(&batch.rows)) {
-                assert_eq!(ours.data(), theirs.data(), "{what}");
-            }
+            assert_agree((&ours, &theirs), (&captured, batch.rows), &format!("{} {seed}", case.0));
         }
     }
 }
