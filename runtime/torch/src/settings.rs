@@ -135,7 +135,7 @@ fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
 /// Parses the use of CUDA graphs, a parameter of Weir's own.
 fn cuda_graphs(parameters: &BTreeMap<String, String>) -> Result<CudaGraphs, LoadError> {
     let Some(value) = parameters.get("CUDA_GRAPHS") else {
-        return Ok(CudaGraphs::Off);
+        return Ok(CudaGraphs::Auto);
     };
     match value.trim().to_ascii_lowercase().as_str() {
         "off" => Ok(CudaGraphs::Off),
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_tritons_but_for_threads() {
+    fn defaults_are_tritons_but_for_threads_and_graphs() {
         let settings = parse(&[]).unwrap();
         assert!(settings.run.inference_mode && settings.run.optimize);
         assert_eq!(settings.cache, Cache::Keep);
         assert_eq!(settings.method, "forward");
         assert_eq!(settings.weight_sharing, WeightSharing::Unset);
         assert_eq!(settings.memory_limit, None);
-        assert_eq!(settings.graphs, CudaGraphs::Off);
+        assert_eq!(settings.graphs, CudaGraphs::Auto);
         assert_eq!(settings.intra_op_threads, 1);
         assert_eq!(settings.process, ProcessSettings::default());
     }
