@@ -142,6 +142,13 @@ def used_by(pid: int) -> int:
     return sum(int(row[1]) for row in rows if len(row) == 2 and row[0].strip() == str(pid) and row[1].strip().isdigit())
 
 
+def memory_of_loops(folder: Path) -> int:
+    """Returns the device memory in MiB of a process that runs only the loops with the largest batch."""
+    here = [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), "--run-largest", str(folder)]
+    done = subprocess.run(here, capture_output=True, text=True, timeout=READY_WITHIN, check=True)
+    return int(done.stdout.split()[-1])
+
+
 def load(program: Path, server: Server, folder: Path, point: dict, seconds: float) -> dict:
     """Loads one model, and returns the point with its rate and latencies."""
     flags = json.loads((folder / f"{point['model']}.json").read_text())
@@ -189,11 +196,10 @@ def measure(programs: dict[str, Path], folder: Path, seconds: float) -> dict:
     import torch
 
     rates = {name: prepare(folder, name, seconds / 4) for name in nets.NETS}
-    python_mib = used_by(os.getpid())
     torch.cuda.empty_cache()
+    python_mib = memory_of_loops(folder)
     points = []
     with Server(programs["weir-runtime"], folder / "models", folder / "log") as server:
-        memory, weir_mib = server.memory(), used_by(server.process.pid)
         for name in nets.NETS:
             for protocol in ("http-binary", "grpc"):
                 for connections in CONNECTIONS:
@@ -202,14 +208,16 @@ def measure(programs: dict[str, Path], folder: Path, seconds: float) -> dict:
                     point["loop_rows_per_s"] = rates[name][min(connections, nets.LARGEST)]
                     print(json.dumps(point), flush=True)
                     points.append(point)
+        memory, weir_mib = server.memory(), used_by(server.process.pid)
     loops = [{"model": name, **{str(rows): rate for rows, rate in by_size.items()}} for name, by_size in rates.items()]
     return {"device_mib": {"weir": weir_mib, "loops": python_mib}, "memory": memory, "loops": loops, "points": points}
 
 
 def table(result: dict) -> str:
+    mib = result["device_mib"]
     lines = [
-        f"{result['gpu']}, PyTorch {result['torch']}. Device memory with all models: weir-runtime "
-        f"{result['device_mib']['weir']} MiB, loops {result['device_mib']['loops']} MiB.",
+        f"{result['gpu']}, PyTorch {result['torch']}. Device memory with all models after the load: weir-runtime "
+        f"{mib['weir']} MiB; a process with one loop of each model at its largest batch: {mib['loops']} MiB.",
         "",
         "| model | protocol | connections | requests/s | loop, same batch, rows/s | ratio | p50, µs | p99, µs |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -239,10 +247,16 @@ def write(result: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="build and pack only")
+    parser.add_argument("--run-largest", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each measurement")
     options = parser.parse_args()
     if options.pack:
         return pack(options.pack.resolve())
+    if options.run_largest:
+        from harness import gpu_nets as nets
+
+        nets.run_largest(options.run_largest)
+        return print(used_by(os.getpid()))
     name, reason = card()
     if name is None:
         return print(f"No GPU was measured, because {reason}: run this where a card is, or pack with PACK=folder.")

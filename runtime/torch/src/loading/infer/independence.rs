@@ -299,21 +299,56 @@ impl<'a> Test<'a> {
         Ok(())
     }
 
-    /// Runs the row alone, twice: a model that uses random numbers gives different outputs each time.
+    /// Runs the row alone, twice: a model that uses random numbers gives different outputs each time. On a GPU it runs a
+    /// third time if the first two differ, because libtorch compiles other kernels after the first run.
     fn alone(&mut self) -> Result<Vec<RowOutput>, Dependence> {
         let row = self.row(1, OtherRows::Subject)?;
-        let first = self.run(&[&row]).map_err(Dependence::Failed)?;
-        let alone = split(&first, 1)?.remove(0);
-        let again = self.run(&[&row]).map_err(Dependence::Failed)?;
-        let again = split(&again, 1)?.remove(0);
-        let tolerance = self.tolerance(&first);
-        match likeness::first_difference(&alone, &again, tolerance.same_kernels) {
-            None => Ok(alone),
-            Some(difference) => Err(Dependence::Mixed(format!("{difference} when the same row is run twice"))),
+        let outputs = self.run(&[&row]).map_err(Dependence::Failed)?;
+        let tolerance = self.tolerance(&outputs);
+        let mut before = split(&outputs, 1)?.remove(0);
+        let repeats = if self.runner.placement.is_processor() { 1 } else { 2 };
+        let mut difference = String::new();
+        for _ in 0..repeats {
+            let again = self.run(&[&row]).map_err(Dependence::Failed)?;
+            let again = split(&again, 1)?.remove(0);
+            match likeness::first_difference(&before, &again, tolerance.same_kernels) {
+                None => return Ok(again),
+                Some(found) => difference = found,
+            }
+            before = again;
         }
+        Err(Dependence::Mixed(format!("{difference} when the same row is run twice")))
     }
 
     fn compare(&mut self, case: Case, alone: Option<&[RowOutput]>) -> Result<(), Dependence> {
+        let Some((row, tolerance)) = self.subject_in(case)? else { return Ok(()) };
+        let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
+        let before = self.seen.iter().find(same_size).cloned();
+        let beside =
+            before.as_ref().and_then(|(_, before)| likeness::first_difference(before, &row, tolerance.same_kernels));
+        let beside = match (beside, before) {
+            (Some(_), Some((before, _))) if !self.runner.placement.is_processor() => self.differs(before, case)?,
+            (beside, _) => beside,
+        };
+        let difference = beside.or_else(|| likeness::first_difference(alone?, &row, tolerance.other_kernels));
+        if let Some(difference) = difference {
+            return Err(Dependence::Mixed(format!("{difference} with the rows beside it in a batch of {}", case.rows)));
+        }
+        self.seen.push((case, row));
+        Ok(())
+    }
+
+    /// Runs two batches of the same size again, and returns the difference between the outputs of the row under test. On a
+    /// GPU, libtorch compiles other kernels after the first runs of a size, which round otherwise.
+    fn differs(&mut self, before: Case, case: Case) -> Result<Option<String>, Dependence> {
+        let (Some((before, _)), Some((row, tolerance))) = (self.subject_in(before)?, self.subject_in(case)?) else {
+            return Ok(None);
+        };
+        Ok(likeness::first_difference(&before, &row, tolerance.same_kernels))
+    }
+
+    /// Runs a batch. Returns the outputs of the row under test; `None` if a failure of the batch proves nothing.
+    fn subject_in(&mut self, case: Case) -> Result<Option<(Vec<RowOutput>, Tolerance)>, Dependence> {
         let rows = (0..case.rows).map(|at| match at {
             at if at == case.place => self.row(1, self.subject),
             at => self.row(2 * at, case.other_rows),
@@ -322,25 +357,15 @@ impl<'a> Test<'a> {
         let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
             Ok(outputs) => outputs,
             // The engine reacts to this by running smaller batches.
-            Err(reason) if reason.starts_with("out of memory") => return Ok(()),
-            Err(_) if self.is_refused(&rows, case) => return Ok(()),
+            Err(reason) if reason.starts_with("out of memory") => return Ok(None),
+            Err(_) if self.is_refused(&rows, case) => return Ok(None),
             Err(reason) => return Err(Dependence::Failed(reason)),
         };
         let mut together = split(&outputs, case.rows)?;
         let row = together.swap_remove(case.place);
         // Rows of NaN have NaN outputs in any model, so a difference from them proves nothing.
         self.informative |= case.other_rows != OtherRows::NotANumber && together.iter().any(|other| *other != row);
-        let tolerance = self.tolerance(&outputs);
-        let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
-        let before = self.seen.iter().find(same_size);
-        let difference = before
-            .and_then(|(_, before)| likeness::first_difference(before, &row, tolerance.same_kernels))
-            .or_else(|| likeness::first_difference(alone?, &row, tolerance.other_kernels));
-        if let Some(difference) = difference {
-            return Err(Dependence::Mixed(format!("{difference} with the rows beside it in a batch of {}", case.rows)));
-        }
-        self.seen.push((case, row));
-        Ok(())
+        Ok(Some((row, self.tolerance(&outputs))))
     }
 
     /// Returns true if the model also fails on a companion row alone, so that a failing batch with that row proves
