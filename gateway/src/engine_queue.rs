@@ -12,6 +12,7 @@ use http::header::{HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use weir_cluster::Activity;
 
+use crate::clock::now;
 use crate::upstream::{Freshness, RequestBody, ResponseBody, Upstream, UpstreamRequest};
 use crate::wire::protocol::Protocol;
 use scan::Scan;
@@ -73,11 +74,11 @@ impl Engines {
 /// Returns the number of requests of one gateway that wait inside these replicas, and reads the metrics of those that
 /// have requests for the next report. Each reading is a task that ends within [`TIMEOUT`].
 pub(crate) fn waiting<'a>(replicas: impl Iterator<Item = &'a Arc<Upstream>>, engines: Engines, gateways: u32) -> u32 {
-    let mut sum = 0_u32;
+    let (mut sum, at) = (0_u32, now());
     for replica in replicas.filter(|replica| engines.has(replica)) {
         let requests = replica.load.get().requests;
         sum = sum.saturating_add(replica.engine_queue.share(requests, gateways));
-        if requests > 0 && replica.engine_queue.begins_reading() {
+        if requests > 0 && replica.engine_queue.begins_reading(at) {
             tokio::spawn(read(Arc::clone(replica)));
         }
     }
@@ -90,7 +91,7 @@ async fn read(replica: Arc<Upstream>) {
         // Each reading opens a connection, because a server may close an idle one at any time.
         server.http1_pool.clear();
     }
-    replica.engine_queue.has_read(found.unwrap_or(None));
+    replica.engine_queue.has_read(found.unwrap_or(None), now());
 }
 
 /// Reads a page of metrics, and returns the number of waiting requests; `None` without such a page.

@@ -189,15 +189,18 @@ impl Upstream {
         })
     }
 
-    /// Records the last exit of this replica's program.
+    /// Records the last exit of this replica's program. Another program serves at the same addresses afterwards.
     pub(crate) fn note_exit(&self, replica: &Replica) {
-        self.last_exit.send_if_modified(|last| {
+        let is_other = self.last_exit.send_if_modified(|last| {
             let is_other = *last != replica.last_exit;
             if is_other {
                 last.clone_from(&replica.last_exit);
             }
             is_other
         });
+        if is_other {
+            self.engine_queue.has_restarted();
+        }
     }
 
     /// Returns a receiver of the program exits that the platform reports from now on, for [`Self::ended`].

@@ -1,6 +1,7 @@
 //! Tests that requests that wait inside an engine are reported as queued.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,29 +12,35 @@ use crate::world::{HOST, World};
 
 const METRICS: &str = "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 2\n";
 
-/// Answers readiness probes and requests for metrics, and leaves all other requests open.
-async fn engine(listener: TcpListener, metrics: &'static str) {
+/// Answers readiness probes and requests for metrics, and leaves all other requests open. The first `lacking` pages of
+/// metrics are empty.
+async fn engine(listener: TcpListener, metrics: &'static str, lacking: usize) {
+    let lacking = Arc::new(AtomicUsize::new(lacking));
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(answer(stream, metrics));
+        tokio::spawn(answer(stream, metrics, Arc::clone(&lacking)));
     }
 }
 
-async fn answer(mut stream: TcpStream, metrics: &'static str) {
+async fn answer(mut stream: TcpStream, metrics: &'static str, lacking: Arc<AtomicUsize>) {
+    let page = || match lacking.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+        Ok(_) => "",
+        Err(_) => metrics,
+    };
     let mut head = [0; 1024];
     let read = stream.read(&mut head).await.unwrap_or(0);
     let body = match &head[..read] {
         head if head.starts_with(b"GET /v2/health/ready") => "",
-        head if head.starts_with(b"GET /metrics HTTP/1.1") => metrics,
+        head if head.starts_with(b"GET /metrics HTTP/1.1") => page(),
         _ => return std::future::pending().await,
     };
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(answer.as_bytes()).await.unwrap();
 }
 
-async fn world(metrics: &'static str) -> World {
+async fn world(metrics: &'static str, lacking: usize) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(engine(listener, metrics));
+    tokio::spawn(engine(listener, metrics, lacking));
     let world = World::serving().await;
     world.put(1, "a", address).await;
     world
@@ -53,7 +60,7 @@ fn gauges(world: &World) -> (String, String) {
 
 #[tokio::test]
 async fn requests_that_wait_inside_an_engine_are_reported_as_queued() {
-    let world = world(METRICS).await;
+    let world = world(METRICS, 0).await;
     let call = |path: &str| tokio::spawn(once(world.address(), post(HOST, path, "{}")));
     let calls: Vec<_> = (0..3).map(|_| call("/v1/chat/completions")).collect();
     world.activity(1, |activity| (activity.queued, activity.in_flight) == (2, 1)).await;
@@ -68,8 +75,17 @@ async fn requests_that_wait_inside_an_engine_are_reported_as_queued() {
 }
 
 #[tokio::test]
+async fn an_engine_that_reports_its_queue_only_later_is_asked_again() {
+    let world = world(METRICS, 3).await;
+    let call = || tokio::spawn(once(world.address(), post(HOST, "/v1/chat/completions", "{}")));
+    let calls: Vec<_> = (0..3).map(|_| call()).collect();
+    world.activity(1, |activity| (activity.queued, activity.in_flight) == (2, 1)).await;
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
 async fn only_servers_that_generate_text_have_their_metrics_read() {
-    let world = world(METRICS).await;
+    let world = world(METRICS, 0).await;
     let call = tokio::spawn(once(world.address(), post(HOST, "/v2/models/digits/infer", "{}")));
     world.activity(1, |activity| activity.in_flight == 1 && activity.service_time.count() == 0).await;
     let mut reports = world.gateways[0].gateway.reports();
@@ -86,8 +102,8 @@ async fn metrics_at_a_port_of_their_own_are_read_for_every_path() {
     let (serving, scraped) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     let addresses = (serving.local_addr().unwrap(), scraped.local_addr().unwrap());
-    tokio::spawn(engine(serving, ""));
-    tokio::spawn(engine(scraped, metrics));
+    tokio::spawn(engine(serving, "", 0));
+    tokio::spawn(engine(scraped, metrics, 0));
     let world = World::serving().await;
     world.put_with_metrics(1, addresses.0, addresses.1);
     let call = || tokio::spawn(once(world.address(), post(HOST, "/v2/models/digits/infer", "{}")));
