@@ -28,7 +28,8 @@ use mixture::Mixture;
 use step::Step;
 use window::{Pool, Ratio, Slots, Window};
 
-/// Limit of an engine before anything is measured: a server that generates text batches at least as many requests.
+/// Number of requests that a server is expected to take before anything is measured: one that generates text batches at
+/// least as many.
 const ENGINE_LIMIT: u32 = 64;
 
 /// Highest limit: no server known to us benefits from more concurrent requests.
@@ -44,7 +45,8 @@ const STARTUP_FACTOR: u32 = 4;
 /// Growth of the limit at each startup step from [`MANY`] on. A server that is overloaded has to answer the surplus
 /// requests at its reduced speed, and four times too many requests may take sixteen times as long as twice too many.
 const CAREFUL_FACTOR: u32 = 2;
-/// Limit from which on startup grows by [`CAREFUL_FACTOR`].
+/// Limit from which on startup grows by [`CAREFUL_FACTOR`], and the first limit of an engine. It is half of what most
+/// engines take, so that the first step shows at which speed an engine works on twice as many.
 const MANY: u32 = 32;
 
 /// If two requests at once bring more than this many times the answers per second of one, the server works on both.
@@ -67,8 +69,8 @@ const SHORT_IDLE: u32 = 64;
 
 /// Pause between two searches, in windows. A search costs less than half a window of throughput.
 const PAUSE: u32 = 32;
-/// Pause, in windows, before smaller limits are tried although no request waits, if the startup has shown each request to
-/// be as fast as with a smaller limit.
+/// Pause, in windows, before smaller limits are tried for the first time although no request waits. Most servers that have
+/// too many requests have shown it in the startup.
 const IDLE_PAUSE: u32 = 8;
 /// Pause, in windows, before a server with one worker is measured again, which costs it nothing.
 const SERIAL_PAUSE: u32 = 4;
@@ -145,7 +147,7 @@ impl MeasuredLimit {
             stage,
             window: None,
             idle_searches: 0,
-            quiet: 0,
+            quiet: IDLE_PAUSE,
             progress: None,
             workers: if limit > MAX_SERIAL { Workers::Several } else { Workers::Unknown },
             slowest: Duration::ZERO,
@@ -180,11 +182,10 @@ impl MeasuredLimit {
         }
     }
 
-    /// Starts with the limit of an engine, because a request asks for generated text.
+    /// Starts with the first limit of an engine, because a request asks for generated text.
     pub(super) fn expect_engine(&mut self) {
-        if self.is_starting() {
-            self.workers = Workers::Several;
-            self.change(ENGINE_LIMIT, Stage::Startup { base: None });
+        if self.is_starting() && self.limit < MANY {
+            self.change(MANY, Stage::Startup { base: None });
         }
     }
 
@@ -263,6 +264,9 @@ impl MeasuredLimit {
     /// server has. The server's capacity is then known, so the next search begins after the longest pause.
     pub(super) fn refused(&mut self, usage: Usage) {
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
+        if self.limit > MAX_SERIAL {
+            self.workers = Workers::Several;
+        }
         match self.stage {
             Stage::Startup { .. } | Stage::Trial { .. } => self.idle_searches = MAX_DOUBLINGS,
             Stage::Settled { .. } => {}
@@ -326,6 +330,9 @@ impl MeasuredLimit {
     }
 
     fn judge_startup(&mut self, base: Option<Base>, window: &Window, usage: Usage, now: Instant) {
+        if window.is_burst() {
+            return;
+        }
         let measured = Base::of(self.limit, window, usage);
         let Some(base) = base else {
             match window.slots {
@@ -346,20 +353,12 @@ impl MeasuredLimit {
             Judgement::Open
         };
         match judgement {
-            Judgement::Keep if window.slots == Slots::Idle => self.stay(measured.after(base)),
-            Judgement::Keep => self.enlarge(measured.after(base)),
+            Judgement::Keep if window.slots == Slots::Busy => self.enlarge(measured.after(base)),
+            // The clients do not fill the larger limit, so more cannot be tried.
+            Judgement::Keep | Judgement::NoDemand => self.change(self.limit, Stage::Startup { base: None }),
             Judgement::Revert => self.end_startup(base, window, now),
-            Judgement::NoDemand => self.stay(base),
             Judgement::Open => {}
         }
-    }
-
-    /// Keeps a larger limit that the clients do not fill, so that more cannot be tried.
-    fn stay(&mut self, known: Base) {
-        if known.pace == Pace::Kept {
-            self.quiet = self.quiet.max(IDLE_PAUSE);
-        }
-        self.change(self.limit, Stage::Startup { base: None });
     }
 
     /// Returns the number of blocks after which a window of the startup is judged.
@@ -414,7 +413,7 @@ impl MeasuredLimit {
             MANY.. => CAREFUL_FACTOR,
         };
         let limit = base.limit.saturating_mul(factor).min(MAX_LIMIT);
-        if base.limit == MAX_SERIAL {
+        if base.limit >= MAX_SERIAL {
             self.workers = Workers::Several;
         }
         if limit == base.limit {
@@ -436,7 +435,8 @@ impl MeasuredLimit {
         *rate = Some(pool);
         if has_changed {
             self.idle_searches = 0;
-            *next = Step::first(self.limit, 0);
+            // The window may contain the moment of the change, so its rate may need another window to be precise enough.
+            (*pause, *next) = (0, Step::first(self.limit, 0));
         } else if *pause > 0 {
             *pause -= 1;
             return;
@@ -504,7 +504,13 @@ impl MeasuredLimit {
         let doublings = self.idle_searches;
         self.idle_searches = (doublings + 1).min(MAX_DOUBLINGS);
         match base.slots {
-            Slots::Busy => self.settle(base.limit, PAUSE << doublings),
+            Slots::Busy => {
+                // The next window is compared with the rate before the search, because the server may have changed during
+                // the search.
+                let (pause, rate) = (PAUSE << doublings, Some(base.throughput));
+                let next = Step::first(base.limit, self.idle_searches);
+                self.change(base.limit, Stage::Settled { pause, rate, next });
+            }
             Slots::Idle => {
                 self.quiet = PAUSE << doublings;
                 self.change(base.limit, Stage::Startup { base: None });

@@ -36,6 +36,8 @@ const MAX_GENERATIONS: u32 = 32;
 /// Number of standard errors from which a difference is clear. A window is compared after each block, so two would be
 /// exceeded by chance too often.
 const CLEAR: f64 = 2.5;
+/// Number of standard errors from which a difference is hardly chance. It is for decisions that later searches correct.
+const LIKELY: f64 = 1.5;
 /// Number of standard errors that are needed before a server gets more than two requests. With fewer, an unequal pair
 /// of short windows looked like a second worker.
 pub(super) const CERTAIN: f64 = 4.0;
@@ -119,10 +121,13 @@ fn judge_point(base: Base, window: &Window, usage: Usage) -> Judgement {
 }
 
 /// Judges a window of the startup by its throughput. More answers per second are conclusive at once. Fewer may be
-/// chance until each request was answered twice.
+/// chance until each request was answered twice. If the clients do not fill the larger limit, the difference may be small
+/// and the windows are short, so fewer answers count only if they are hardly chance: a smaller limit is tried later anyway.
 pub(super) fn judge_early(base: Base, window: &Window, usage: Usage) -> Judgement {
+    let ratio = window.throughput().compare(base.throughput.mean, SAME, LIKELY);
     match judge_point(base, window, usage) {
         Judgement::Revert if window.answers() < 2 * usage.allowed => Judgement::Open,
+        Judgement::Revert if window.slots == Slots::Idle && ratio != Ratio::Below => Judgement::Keep,
         judgement @ (Judgement::Keep | Judgement::Revert | Judgement::Open | Judgement::NoDemand) => judgement,
     }
 }

@@ -49,6 +49,9 @@ const MAX_BLOCKS: usize = 16;
 /// Ratio of two throughputs below which already a few blocks of answers show a difference.
 const BEHIND: f64 = 0.75;
 
+/// Number of requests by Little's law, as a multiple of the maximum number in flight, above which a window is a burst.
+const BURST: f64 = 1.5;
+
 /// Maximum number of windows that are pooled.
 pub(super) const MAX_WINDOWS: u32 = 64;
 
@@ -124,8 +127,17 @@ impl Window {
     /// Returns the mean number of requests that the server had at once: by Little's law the answers per second, times
     /// the mean time that they took.
     pub(super) fn at_once(&self) -> u32 {
-        let mean = self.took / f64::from(self.answers().max(1));
-        ((mean / self.throughput().interval).round() as u32).min(self.peak)
+        (self.little().round() as u32).min(self.peak)
+    }
+
+    fn little(&self) -> f64 {
+        self.took / f64::from(self.answers().max(1)) / self.throughput().interval
+    }
+
+    /// Returns true if the server has answered so fast that, by Little's law, it must have had clearly more requests than it had.
+    /// Requests that were sent together before the window are answered together in it, so its rate will not last.
+    pub(super) fn is_burst(&self) -> bool {
+        self.little() > BURST * f64::from(self.peak)
     }
 
     /// Returns the throughput of the complete blocks.
