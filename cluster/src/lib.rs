@@ -43,8 +43,8 @@ pub use memory::{Fake, Readiness, contract};
 pub use name::{ComponentKind, Host, RevisionName, ServiceName, Tag};
 pub use nearest::nearest;
 pub use relocate::relocate;
-pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report};
-pub use reports::{LatestReports, Reports, replica_loads};
+pub use report::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, UntrustedReplicas};
+pub use reports::{LatestReports, Reports, UntrustedByRevision, replica_loads, untrusted_replicas};
 pub use route::{
     Batching, Conflict, ControlRoutes, Destination, Domains, Entrance, HostClaim, Mirror, OpenAiApi, Route, Routes,
     Split, Tagged, Target,

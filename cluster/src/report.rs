@@ -6,6 +6,7 @@ mod histogram;
 mod replica_load;
 #[cfg(test)]
 mod tests;
+mod untrusted;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub use batches::{BatchTimes, Batches};
 pub use histogram::Histogram;
 pub(crate) use replica_load::add as add_replica_loads;
 pub use replica_load::{ReplicaLoad, ReplicaLoads};
+pub use untrusted::UntrustedReplicas;
+pub(crate) use untrusted::add as add_untrusted_replicas;
 
 use crate::RevisionName;
 
@@ -63,6 +66,8 @@ pub struct Activity {
     pub batches: Batches,
     /// Requests in flight at each replica now; a replica that is not listed has none.
     pub replica_loads: ReplicaLoads,
+    /// Replicas whose certificates the gateway does not trust.
+    pub untrusted: UntrustedReplicas,
 }
 
 impl Report {
@@ -72,8 +77,8 @@ impl Report {
 
 impl Activity {
     /// Returns the activity since an earlier report of the same gateway process. Current values (`queued`, `in_flight`,
-    /// `credits`, `oldest_us`, `replica_loads`) are kept as they are. If counters fell because the gateway restarted,
-    /// the whole report counts as new.
+    /// `credits`, `oldest_us`, `replica_loads`, `untrusted`) are kept as they are. If counters fell because the gateway
+    /// restarted, the whole report counts as new.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self {
@@ -90,6 +95,7 @@ impl Activity {
             service_time,
             batches,
             replica_loads,
+            untrusted,
         } = self;
         if *arrivals < earlier.arrivals {
             return self.clone();
@@ -108,6 +114,7 @@ impl Activity {
             service_time: service_time.since(&earlier.service_time),
             batches: batches.since(&earlier.batches),
             replica_loads: replica_loads.clone(),
+            untrusted: untrusted.clone(),
         }
     }
 
@@ -126,5 +133,6 @@ impl Activity {
         self.service_time.merge(&other.service_time);
         self.batches.merge(&other.batches);
         add_replica_loads(&mut self.replica_loads, &other.replica_loads);
+        add_untrusted_replicas(&mut self.untrusted, &other.untrusted);
     }
 }

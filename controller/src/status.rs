@@ -11,10 +11,14 @@ mod shared_gpus;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod untrusted;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use weir_cluster::{Applied, Conflict, FailureReason, Gateway, Host, LatestReports, Revision, RevisionName, Snapshot};
+use weir_cluster::{
+    Applied, Conflict, FailureReason, Gateway, Host, LatestReports, Revision, RevisionName, Snapshot,
+    UntrustedByRevision,
+};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
@@ -53,6 +57,8 @@ pub struct StatusInputs<'a> {
     pub snapshot: &'a Snapshot,
     /// Last report of each gateway.
     pub reports: &'a LatestReports,
+    /// Replicas that gateways do not trust, according to the reports.
+    pub untrusted: &'a UntrustedByRevision,
     /// Hosts of the service that belong to another one.
     pub conflicts: &'a [Conflict],
     /// Status that was last published.

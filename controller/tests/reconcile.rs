@@ -422,6 +422,22 @@ async fn an_automatic_rollout_rolls_back_on_bad_evidence() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_a_gateway_does_not_trust_is_in_the_status_until_it_is_right() {
+    let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
+    world.until_status(is_ready).await;
+    let revision = digits().revision(1).unwrap();
+    let replica = world.cluster.snapshot().revision(&revision).unwrap().ready().next().unwrap().name.clone();
+    let untrusted = Activity { untrusted: [(replica.clone(), "it has expired".into())].into(), ..Activity::default() };
+    world.work.send_modify(|work| drop(work.insert(revision.clone(), untrusted.into())));
+    let is_named = |condition: &Condition| condition.message.as_deref().is_some_and(|text| text.contains(&*replica));
+    let status = world.until_status(|status| status.condition("ReplicasUntrusted").is_some_and(is_named)).await;
+    assert_eq!(ready_reason(&status).0, "ReplicasUntrusted");
+    world.work.send_modify(|work| drop(work.remove(&revision)));
+    let status = world.until_status(is_ready).await;
+    assert!(status.condition("ReplicasUntrusted").is_none());
+}
+
+#[tokio::test]
 async fn an_invalid_edit_is_reported_and_workloads_keep_running() {
     let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;

@@ -1,6 +1,7 @@
 //! Connections to replicas and to other gateways.
 
 mod dial;
+mod distrust;
 mod engine_queue;
 pub(crate) mod http1;
 pub(crate) mod http2;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use http::Response;
 use tokio::sync::watch;
@@ -225,6 +227,12 @@ impl Upstream {
             Some(address) => dial::is_refused(address).await,
             None => false,
         }
+    }
+
+    /// Returns the reason why the upstream's certificate has not been trusted for some seconds; `None` if it is trusted,
+    /// or was not presented.
+    pub(crate) fn distrust(&self, now: Instant) -> Option<Arc<str>> {
+        self.tls.as_ref().and_then(|tls| tls.distrust(now))
     }
 
     fn dialing<'a>(&'a self, address: &'a Address) -> Dialing<'a> {

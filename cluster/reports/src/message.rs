@@ -5,7 +5,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use weir_cluster::{Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, RevisionName};
+use weir_cluster::{
+    Activity, BatchTimes, Batches, Histogram, ReplicaLoad, ReplicaLoads, Report, RevisionName, UntrustedReplicas,
+};
 
 use crate::error::RemoteError;
 use crate::proto;
@@ -21,11 +23,14 @@ const MOST_REVISIONS: usize = 10_000;
 /// sizes.
 const MOST_SIZES: usize = 256;
 
-/// Maximum number of replicas of one revision with requests: the maximum that an autoscaler requests.
+/// Maximum number of replicas of one revision in a list: the maximum that an autoscaler requests.
 const MOST_REPLICAS: usize = 10_000;
 
 /// Maximum length of a replica's name in bytes: that of a pod's name. The reader of the reports keeps the names.
 const MOST_NAME: u64 = 253;
+
+/// Maximum length in bytes of a clause about a replica's certificate. Gateways shorten it.
+const MOST_CLAUSE: u64 = 512;
 
 /// Maximum count that is accepted: 10 000 requests a second take 890 years to reach it. The sum over all gateways and
 /// buckets therefore does not overflow.
@@ -81,6 +86,7 @@ fn encode_activity(activity: &Activity) -> proto::Activity {
         service_time,
         batches,
         replica_loads,
+        untrusted,
     } = activity;
     proto::Activity {
         arrivals: *arrivals,
@@ -96,6 +102,7 @@ fn encode_activity(activity: &Activity) -> proto::Activity {
         service_time: encode_histogram(service_time),
         batches: encode_batches(batches),
         replica_loads: encode_loads(replica_loads),
+        untrusted: encode_untrusted(untrusted),
     }
 }
 
@@ -115,6 +122,7 @@ fn decode_activity(name: &RevisionName, activity: proto::Activity) -> Result<Act
         service_time: decode_histogram(name, activity.service_time)?,
         batches: decode_batches(name, &activity.batches)?,
         replica_loads: decode_loads(name, activity.replica_loads)?,
+        untrusted: decode_untrusted(name, activity.untrusted)?,
     })
 }
 
@@ -189,6 +197,25 @@ fn decode_loads(name: &RevisionName, loads: Vec<proto::ReplicaLoad>) -> Result<R
         Ok((Arc::from(load.name), ReplicaLoad { streams, requests }))
     });
     loads.collect()
+}
+
+fn encode_untrusted(untrusted: &UntrustedReplicas) -> Vec<proto::UntrustedReplica> {
+    let each = untrusted.iter();
+    each.map(|(name, because)| proto::UntrustedReplica { name: name.to_string(), because: because.to_string() })
+        .collect()
+}
+
+fn decode_untrusted(
+    name: &RevisionName,
+    untrusted: Vec<proto::UntrustedReplica>,
+) -> Result<UntrustedReplicas, RemoteError> {
+    at_most("untrusted replicas", untrusted.len(), MOST_REPLICAS)?;
+    let each = untrusted.into_iter().map(|one| {
+        limited(name, "the length of a replica's name", one.name.len() as u64, MOST_NAME)?;
+        limited(name, "the length of a clause about a certificate", one.because.len() as u64, MOST_CLAUSE)?;
+        Ok((Arc::from(one.name), Arc::from(one.because)))
+    });
+    each.collect()
 }
 
 fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, RemoteError> {

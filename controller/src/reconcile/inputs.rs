@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_cluster::{Applied, Conflict, Gateway, Revision};
+use weir_cluster::{Applied, Conflict, Gateway, Revision, UntrustedReplicas};
 
 use super::observed::Observed;
 use crate::declaration::DeclaredService;
@@ -12,6 +12,8 @@ use crate::status::route_is_live;
 pub(super) struct Inputs {
     service: DeclaredService,
     revisions: Vec<Arc<Revision>>,
+    /// Replicas of each revision that gateways do not trust; `None` for a revision without any.
+    untrusted: Vec<Option<UntrustedReplicas>>,
     gateways: Arc<[Gateway]>,
     /// `Ok` if every gateway has the route; otherwise the name of a gateway that lacks it.
     live: Result<(), String>,
@@ -25,9 +27,11 @@ impl Inputs {
     pub(super) fn of(observed: &Observed, service: &DeclaredService, applied: Option<Applied>) -> Self {
         let (gateways, reports) = (&observed.snapshot.gateways, &observed.reports);
         let name = &service.service.name;
+        let revisions: Vec<_> = observed.snapshot.revisions_of(name).cloned().collect();
         Self {
             service: service.clone(),
-            revisions: observed.snapshot.revisions_of(name).cloned().collect(),
+            untrusted: revisions.iter().map(|revision| observed.untrusted.get(&revision.name).cloned()).collect(),
+            revisions,
             gateways: gateways.clone(),
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
@@ -44,6 +48,11 @@ impl Inputs {
         let snapshot = &observed.snapshot;
         self.service.is(service)
             && snapshot.revisions_of(name).map(Arc::as_ptr).eq(self.revisions.iter().map(Arc::as_ptr))
+            && self
+                .revisions
+                .iter()
+                .map(|revision| observed.untrusted.get(&revision.name))
+                .eq(self.untrusted.iter().map(Option::as_ref))
             && self.is_drifted == snapshot.drifted.contains(name)
             && self.is_overwritten == observed.overwritten.contains(name)
             && self.conflicts == observed.conflicts_of(name)

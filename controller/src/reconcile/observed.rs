@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_cluster::{Conflict, LatestReports, Routes, ServiceName, Snapshot};
+use weir_cluster::{Conflict, LatestReports, Routes, ServiceName, Snapshot, UntrustedByRevision};
 
 use crate::declaration::Declaration;
 
@@ -12,6 +12,7 @@ pub(super) struct Observed {
     pub(super) declaration: Arc<Declaration>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) reports: Arc<LatestReports>,
+    pub(super) untrusted: UntrustedByRevision,
     pub(super) conflicts: Arc<HostConflicts>,
     /// Services whose status another writer changed.
     pub(super) overwritten: Arc<BTreeSet<ServiceName>>,

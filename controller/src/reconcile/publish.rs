@@ -60,6 +60,7 @@ fn inputs<'a>(
         unavailable: state.unavailable.as_deref(),
         snapshot: &observed.snapshot,
         reports: &observed.reports,
+        untrusted: &observed.untrusted,
         conflicts: observed.conflicts_of(&declared.service.name),
         before,
         now: observed.now,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use weir_cluster::{LatestReports, Snapshot};
+use weir_cluster::{LatestReports, Snapshot, untrusted_replicas};
 
 use super::observed::{ConflictCache, Observed};
 use crate::declaration::Declaration;
@@ -26,11 +26,13 @@ impl Watches {
     /// Returns the latest value of each source; `now` is in seconds since 1970.
     pub(super) fn observed(&mut self, now: u64) -> Observed {
         let snapshot = self.snapshot.borrow_and_update().clone();
+        let reports = self.reports.borrow_and_update().clone();
         Observed {
             declaration: self.declaration.borrow_and_update().clone(),
             conflicts: self.conflicts.conflicts(&snapshot.routes),
             snapshot,
-            reports: self.reports.borrow_and_update().clone(),
+            untrusted: untrusted_replicas(&reports),
+            reports,
             overwritten: self.source.overwritten(),
             now,
         }

@@ -3,7 +3,7 @@
 use weir_cluster::{FailureReason, RevisionName};
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, shared_gpus, time};
+use super::{RevisionState, StatusInputs, room, route_is_live, scaled_by, shared_gpus, time, untrusted};
 use crate::history::Canary;
 use crate::manifest::annotations::DISABLE_AUTO_UPDATE;
 use crate::manifest::field_error::ValidationErrors;
@@ -20,6 +20,9 @@ pub(crate) const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 const HOST_CONFLICT: &str = "HostConflict";
 /// Condition that is true if some desired replicas cannot start while others serve.
 const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
+/// Condition that is true if gateways do not trust the certificates of some replicas, which get no requests for this
+/// reason. It is the reason of a predictor's readiness as well if that holds for all of its replicas.
+const REPLICAS_UNTRUSTED: &str = "ReplicasUntrusted";
 /// Condition that is true if replicas share GPUs with other pods that can slow them down or take their memory.
 const GPU_NOT_ISOLATED: &str = "GpuNotIsolated";
 /// Condition that is true if another autoscaler sets replicas although the manifest leaves them to Weir's.
@@ -57,6 +60,7 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
     conditions.extend(runtime_unusable(inputs).map(|assessment| (RUNTIME_UNUSABLE, assessment, Some("Warning"))));
     conditions.extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
     conditions.extend(unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))));
+    conditions.extend(untrusted(inputs).map(|assessment| (REPLICAS_UNTRUSTED, assessment, Some("Warning"))));
     conditions.extend(scaled_by_another(inputs).map(|assessment| (SCALED_BY_ANOTHER, assessment, Some("Warning"))));
     conditions.extend(shared_gpu(inputs).map(|assessment| (GPU_NOT_ISOLATED, assessment, Some("Info"))));
     conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
@@ -168,7 +172,10 @@ fn failed(name: &RevisionName, reason: FailureReason, message: &str) -> String {
 fn revision(inputs: &StatusInputs<'_>, name: &RevisionName) -> Assessment {
     let name_text = name.as_str();
     match inputs.state(name) {
-        RevisionState::Ready => assess(True, "Ready", ""),
+        RevisionState::Ready => match untrusted::all(inputs, name) {
+            Some(message) => assess(False, REPLICAS_UNTRUSTED, message),
+            None => assess(True, "Ready", ""),
+        },
         RevisionState::Standby => {
             let message = format!("{name_text} is scaled to zero; the next request starts it");
             assess(True, "Standby", message)
@@ -440,6 +447,11 @@ fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     });
     let messages: Vec<_> = each.collect();
     (!messages.is_empty()).then(|| assess(True, REPLICAS_UNPLACED, messages.join("; ")))
+}
+
+/// Reports replicas that get no requests because of their certificates.
+fn untrusted(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    untrusted::message(inputs).map(|message| assess(True, REPLICAS_UNTRUSTED, message))
 }
 
 fn scaled_by_another(inputs: &StatusInputs<'_>) -> Option<Assessment> {

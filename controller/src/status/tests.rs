@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use weir_cluster::{
     Address, Conflict, Destination, Failure, FailureReason, Gateway, GpuSharing, Ledger, OtherAutoscaler, Phase,
-    Replica, ReplicasField, Report, Revision, Route, Routes, ServiceName, SharedGpu, Tag,
+    Replica, ReplicasField, Report, Revision, Route, Routes, ServiceName, SharedGpu, Tag, UntrustedByRevision,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -24,6 +24,7 @@ struct World {
     applied: Applied,
     snapshot: Snapshot,
     reports: LatestReports,
+    untrusted: UntrustedByRevision,
 }
 
 impl World {
@@ -47,6 +48,7 @@ impl World {
                 ..Snapshot::default()
             },
             reports: LatestReports::default(),
+            untrusted: UntrustedByRevision::default(),
         }
     }
 
@@ -91,6 +93,7 @@ impl World {
             unavailable: None,
             snapshot: &self.snapshot,
             reports: &self.reports,
+            untrusted: &self.untrusted,
             conflicts: &[],
             before,
             now: 9,
@@ -369,6 +372,34 @@ fn unplaced_replicas_are_reported_while_others_serve() {
     );
     world.revision(|revision| revision.unplaced = None);
     assert!(world.status().condition("ReplicasUnplaced").is_none());
+}
+
+#[test]
+fn replicas_that_gateways_do_not_trust_are_reported_and_not_ready_if_no_other_serves() {
+    let mut world = World::new(&model("a", &[]));
+    world.gateway(world.applied.routes);
+    let names = ["digits-0", "digits-1", "digits-2", "digits-3"];
+    world.revision(|revision| {
+        revision.replicas.extend(names.map(|name| Replica::new(name, Phase::Ready)));
+    });
+    let revision = world.declared.name.revision(1).unwrap();
+    let distrust = |names: &[&str]| names.iter().map(|name| (Arc::from(*name), Arc::from("it has expired"))).collect();
+    world.untrusted = [(revision.clone(), distrust(&["digits-1", "gone"]))].into();
+    let status = world.status();
+    let reported = found(&status, "ReplicasUntrusted");
+    let message = reported.message.as_deref().unwrap();
+    let sentence = "gateways do not trust the certificates of these replicas of digits-predictor-00001: digits-1 (it has \
+                    expired); delete such a pod";
+    assert!(reported.status == ConditionStatus::True && message.starts_with(sentence), "{message}");
+    assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
+    world.untrusted = [(revision, distrust(&names))].into();
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::False, "ReplicasUntrusted"));
+    let message = found(&status, Condition::PREDICTOR_READY).message.as_deref().unwrap();
+    assert!(message.contains("digits-2 (it has expired) and 1 more; delete such a pod"), "{message}");
+    world.untrusted.clear();
+    let status = world.status();
+    assert!(status.condition("ReplicasUntrusted").is_none() && ready(&status).0 == ConditionStatus::True);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use weir_cluster::{Activity, ReplicaLoad, ReplicaLoads};
+use weir_cluster::{Activity, ReplicaLoad, ReplicaLoads, UntrustedReplicas};
 
 use super::RevisionQueue;
 use super::dispatcher::Dispatcher;
@@ -24,14 +25,16 @@ impl RevisionQueue {
         let mut state = self.state.lock();
         let batching = self.batching.load(Ordering::Relaxed);
         let queued = state.dispatcher.queued().requests + batching;
-        let loads = replica_loads(&state.dispatcher);
+        let (loads, untrusted) = (replica_loads(&state.dispatcher), untrusted(&state.dispatcher, now()));
         if queued == 0
             && let Some(reported) = &state.reported
             && reported.replica_loads == loads
+            && reported.untrusted == untrusted
         {
             return Arc::clone(reported);
         }
         state.activity.replica_loads = loads;
+        state.activity.untrusted = untrusted;
         state.activity.queued = queued as u32;
         state.activity.in_flight = state.in_flight;
         state.activity.credits = state.dispatcher.credits();
@@ -96,4 +99,10 @@ fn replica_loads(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>) -> Replic
         .map(|(upstream, ..)| (upstream.name.clone(), upstream.load.get()))
         .filter(|(_, load)| *load != ReplicaLoad::default())
         .collect()
+}
+
+/// Returns the replicas whose certificates are not trusted.
+fn untrusted(dispatcher: &Dispatcher<Arc<Upstream>, WaiterHandle>, now: Instant) -> UntrustedReplicas {
+    let replicas = dispatcher.endpoints();
+    replicas.filter_map(|(upstream, ..)| Some((upstream.name.clone(), upstream.distrust(now)?))).collect()
 }

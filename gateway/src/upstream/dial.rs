@@ -54,7 +54,9 @@ impl Dialing<'_> {
         let Some(tls) = self.tls else {
             return dial(self.address).await;
         };
-        match (dial_tls(self.address, tls).await, tls.without_tls()) {
+        let result = dial_tls(self.address, tls).await;
+        tls.note(&result);
+        match (result, tls.without_tls()) {
             (Err(error), WithoutTls::Plain) => {
                 tracing::debug!(address = %self.address, because = error.because, "a gateway is reached without TLS");
                 dial(self.address).await

@@ -1,11 +1,15 @@
 //! TLS of the connections to an upstream.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_cluster::{Revision, Transport};
 
+use super::UpstreamError;
+use super::distrust::Handshakes;
+use crate::clock::now;
 use crate::peers::{PeerTls, PeerTrust};
 use crate::replica_tls::{self, ReplicaTls};
 
@@ -19,6 +23,7 @@ pub(super) enum UpstreamTls {
         tls: Option<Arc<ReplicaTls>>,
         /// The revision as a server name; `None` for a name that no certificate can have.
         name: Option<ServerName<'static>>,
+        handshakes: Handshakes,
     },
 }
 
@@ -36,7 +41,11 @@ impl UpstreamTls {
     pub(super) fn to_replica(revision: &Revision, tls: Option<&Arc<ReplicaTls>>) -> Option<Self> {
         match revision.transport {
             Transport::Plain => None,
-            Transport::Tls => Some(Self::Replica { tls: tls.cloned(), name: replica_tls::server_name(&revision.name) }),
+            Transport::Tls => Some(Self::Replica {
+                tls: tls.cloned(),
+                name: replica_tls::server_name(&revision.name),
+                handshakes: Handshakes::default(),
+            }),
         }
     }
 
@@ -55,9 +64,25 @@ impl UpstreamTls {
             Self::Gateway(tls) => Ok((tls.client().ok_or(NO_CERTIFICATE)?, tls.server_name())),
             Self::Replica { tls: None, .. } => Err("this gateway has no certificate for replicas (--replica-secret)"),
             Self::Replica { name: None, .. } => Err("no certificate can have the revision's name"),
-            Self::Replica { tls: Some(tls), name: Some(name) } => {
+            Self::Replica { tls: Some(tls), name: Some(name), .. } => {
                 Ok((tls.client().ok_or(NO_CERTIFICATE)?, name.clone()))
             }
+        }
+    }
+
+    /// Records the result of an attempt to connect.
+    pub(super) fn note<T>(&self, result: &Result<T, UpstreamError>) {
+        match self {
+            Self::Gateway(_) => {}
+            Self::Replica { handshakes, .. } => handshakes.note(result, now()),
+        }
+    }
+
+    /// Returns the reason why a replica's certificate is not trusted; `None` if it is.
+    pub(super) fn distrust(&self, now: Instant) -> Option<Arc<str>> {
+        match self {
+            Self::Gateway(_) => None,
+            Self::Replica { handshakes, .. } => handshakes.distrust(now),
         }
     }
 

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{Route, Transport};
+use weir_cluster::{Activity, Route, Transport};
 use weir_gateway::{CertificateFiles, Options, ReplicaTls, Scope};
 
 use crate::client::{Answered, connect_h2, once, post};
@@ -278,6 +278,13 @@ async fn certificates_that_stay_wrong_are_reported_long_before_the_activation_ti
         assert!(causes.iter().any(|cause| text.contains(cause)), "{text}");
     }
     assert_eq!((one.replica.requests(), other.replica.requests()), (0, 0));
+    let reported = [("a", "UnknownIssuer"), ("b", "and not of weir://default/digits-predictor-00001")];
+    let is_reported = |activity: &Activity| {
+        reported
+            .iter()
+            .all(|(name, cause)| activity.untrusted.get(*name).is_some_and(|because| because.contains(cause)))
+    };
+    world.activity(1, is_reported).await;
     let right = TlsReplica::start(&authority.replica(FIRST), &authority.pem).await;
     world.put(1, "c", right.address).await;
     assert_eq!(infer(&world).await.status, StatusCode::OK);

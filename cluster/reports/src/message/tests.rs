@@ -43,6 +43,12 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn untrusted()(all in prop::collection::btree_map("[a-z0-9-]{1,20}", ".{0,40}", 0..5)) -> UntrustedReplicas {
+        all.into_iter().map(|(name, because)| (Arc::from(name), Arc::from(because))).collect()
+    }
+}
+
+prop_compose! {
     fn activity()(
         counts in prop::array::uniform5(0..=MOST_COUNTED),
         now in any::<(u32, u32, u32, u64)>(),
@@ -50,12 +56,13 @@ prop_compose! {
         service_time in histogram(),
         batches in batches(),
         replica_loads in replica_loads(),
+        untrusted in untrusted(),
     ) -> Activity {
         let [arrivals, succeeded, failed, refused, woken] = counts;
         let (queued, in_flight, credits, oldest_us) = now;
         Activity {
             arrivals, succeeded, failed, refused, woken, queued, in_flight, credits, oldest_us,
-            queue_delay, service_time, batches, replica_loads,
+            queue_delay, service_time, batches, replica_loads, untrusted,
         }
     }
 }
@@ -230,6 +237,12 @@ fn invalid_names_and_numbers_are_refused_by_name() {
     assert_eq!(
         refused(one(proto::Activity { replica_loads: vec![load], ..proto::Activity::default() })),
         "invalid report of default/digits-predictor-00001: the length of a replica's name is 254, at most 253 is accepted"
+    );
+    let untrusted = proto::UntrustedReplica { name: "a".to_owned(), because: "b".repeat(513) };
+    assert_eq!(
+        refused(one(proto::Activity { untrusted: vec![untrusted], ..proto::Activity::default() })),
+        "invalid report of default/digits-predictor-00001: the length of a clause about a certificate is 513, at most 512 \
+         is accepted"
     );
 }
 
