@@ -12,7 +12,7 @@ use weir_cluster::{
 };
 use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
-use weir_controller_kubernetes::WebhookMetrics;
+use weir_controller_kubernetes::{AuthorityEnd, WebhookMetrics};
 use weir_gateway::{AccessControl, Gateway, Options, Scope};
 use weir_model_cache::CacheMetrics;
 use weir_ops::registry::{self, Registry};
@@ -48,12 +48,13 @@ Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Val
         "
 ## `weir controller`
 
-`/metrics` on port 9090 (`--admin-port`): the metrics of the controller above, those of its process, and with `--webhook-port` those of the webhook
-of this process. Values of `outcome`: `allowed`, `refused`, and `error` if the review failed and the object was admitted unchecked.
+`/metrics` on port 9090 (`--admin-port`): the metrics of the controller above, those of its process, with `--webhook-port` those of the webhook
+of this process, and with `--replica-tls-port` the end of the [authority of replicas](kubernetes.md#tls-to-replicas). Values of `outcome`: `allowed`,
+`refused`, and `error` if the review failed and the object was admitted unchecked.
 
 ",
     );
-    page.push_str(&table(&webhook_metrics()?));
+    page.push_str(&table(&controller_metrics()?));
     page.push_str(
         "
 ## `weir model-cache`
@@ -112,10 +113,11 @@ async fn weir_metrics() -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// Returns every metric of the webhook as `/metrics` prints it.
-fn webhook_metrics() -> Result<String, Box<dyn Error>> {
+/// Returns every metric of the webhook and of the authority of replicas as `/metrics` prints it.
+fn controller_metrics() -> Result<String, Box<dyn Error>> {
     let mut registry = Registry::default();
     WebhookMetrics::default().register(&mut registry);
+    AuthorityEnd::default().register(&mut registry);
     Ok(registry::text(&registry)?)
 }
 

@@ -91,6 +91,12 @@ impl Authority {
         &self.certificate
     }
 
+    /// Returns the time from which neither the authority nor what it has signed is trusted, in seconds since 1970.
+    #[must_use]
+    pub fn ends(&self) -> u64 {
+        self.begins.saturating_add(LIFETIME.as_secs())
+    }
+
     /// Makes a key, and signs a certificate for it that may be used from `begins` on, for `lifetime`.
     ///
     /// # Errors

@@ -25,6 +25,6 @@ mod watching;
 mod webhook;
 
 pub use gateway_certificates::{gateway_certificates, keep_gateway_certificates};
-pub use replica_certificates::ReplicaCertificates;
+pub use replica_certificates::{AuthorityEnd, ReplicaCertificates};
 pub use source::KubernetesSource;
 pub use webhook::{StorageUri, Webhook, WebhookMetrics, storage_errors, storage_uris, webhook_certificates};

@@ -7,6 +7,7 @@
 //! Every controller signs, not only the leader. A pod gets a certificate for its own revision and for no other name, so the
 //! key of a pod is of no use in another namespace or for another service.
 
+mod authority_end;
 mod decide;
 mod port;
 
@@ -22,6 +23,8 @@ use weir_cluster_tls_port::{
     Authorities, Callers, CertificateOptions, Holder, Resolver, TlsPort, keep_replica_client, kept_authorities,
 };
 use weir_controller::Leadership;
+
+pub use authority_end::AuthorityEnd;
 
 /// Name of the Secret with the authorities.
 const AUTHORITY: &str = "weir-replica-authority";
@@ -81,6 +84,12 @@ impl ReplicaCertificates {
         &self.trusted
     }
 
+    /// Returns the end of the authority that signs.
+    #[must_use]
+    pub fn authority_end(&self) -> AuthorityEnd {
+        AuthorityEnd(self.authorities.ends())
+    }
+
     /// Returns the URL at which replicas get their certificates.
     #[must_use]
     pub fn url(&self) -> String {
@@ -109,9 +118,13 @@ impl ReplicaCertificates {
         }
     }
 
-    /// Renews the certificate of the port, which no other process needs. Never returns.
+    /// Renews the certificate of the port, which no other process needs, and warns each day before the authority ends.
+    /// Never returns.
     async fn renew_own(&self, resolver: &Resolver) {
         loop {
+            if let Some(warning) = self.authority_end().warning(wall_clock()) {
+                tracing::warn!(secret = AUTHORITY, "{warning}");
+            }
             match self.authorities.sign(Holder::Port(&self.host), wall_clock(), LIFETIME) {
                 Ok(pair) => drop(resolver.serve_with(&pair)),
                 Err(error) => tracing::error!(%error, "cannot make the certificate of the port for replicas"),

@@ -62,6 +62,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         process.run_until_stopped(keep_gateway_certificates(client, certificates, controller.leadership()));
     }
     if let (Some(listener), Some(certificates)) = (replicas, certificates) {
+        certificates.authority_end().register(&mut metrics);
         process.run_until_stopped(certificates.clone().keep_gateways(controller.leadership()));
         process.tasks.spawn(certificates.serve(listener, process.stop.clone()));
     }

@@ -44,6 +44,12 @@ impl Authorities {
         [&self.current].into_iter().chain(others).map(Authority::certificate).collect()
     }
 
+    /// Returns the end of the authority that signs new certificates, in seconds since 1970.
+    #[must_use]
+    pub fn ends(&self) -> u64 {
+        self.current.ends()
+    }
+
     /// Makes a key, and signs a certificate for it that may be used from `begins` on, for `lifetime`.
     ///
     /// # Errors
