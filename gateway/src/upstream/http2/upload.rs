@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
+use http::HeaderMap;
 use http_body::Body as _;
 
 use crate::upstream::RequestBody;
@@ -86,10 +87,23 @@ fn take_frame(
             UploadStep::Continue
         }
         Err(frame) => match frame.into_trailers() {
-            Ok(trailers) => step_after(stream.send_trailers(trailers), true),
+            Ok(trailers) => step_after(stream.send_trailers(allowed(trailers)), true),
             Err(_) => UploadStep::Continue,
         },
     })
+}
+
+/// Returns the trailers of a request without keys, and without the headers that only gateways set. Neither may be in
+/// trailers (RFC 9110, 6.5.1), but a server that joins trailers and headers could believe them.
+fn allowed(mut trailers: HeaderMap) -> HeaderMap {
+    let is_refused = |name: &str| {
+        name.starts_with("weir-") || name.starts_with("weir_") || matches!(name, "authorization" | "x-api-key")
+    };
+    let refused: Vec<_> = trailers.keys().filter(|name| is_refused(name.as_str())).cloned().collect();
+    for name in refused {
+        trailers.remove(name);
+    }
+    trailers
 }
 
 /// Sends as much of `data` as the replica's window allows.
@@ -121,5 +135,26 @@ fn step_after(result: Result<(), h2::Error>, is_last: bool) -> UploadStep {
         UploadStep::Done
     } else {
         UploadStep::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn trailers_carry_no_keys_and_no_headers_of_gateways() {
+        let mut trailers = HeaderMap::new();
+        for name in
+            ["authorization", "x-api-key", "weir-client", "weir_client", "weir-hop", "x-checksum", "grpc-status"]
+        {
+            trailers.append(HeaderName::from_static(name), "1".parse().unwrap());
+        }
+        let allowed = allowed(trailers);
+        let mut left: Vec<_> = allowed.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["grpc-status", "x-checksum"]);
     }
 }
