@@ -185,7 +185,7 @@ pub(crate) struct Refused {
 }
 
 /// Kind of a refusal of access control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The request has no key or token, and needs one.
     NoCredential,

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::header::{HeaderMap, HeaderValue};
 use http::request::Parts;
 use weir_access::{Caller, ClientId, KeyError, Operation, Policy, ServiceId, Verdict};
 use weir_cluster::Route;
@@ -69,8 +69,8 @@ const CONCURRENCY_RETRY: Duration = Duration::from_secs(1);
 /// Sender of a request.
 enum Sender {
     Client(Result<Arc<Caller>, AuthError>),
-    /// Another gateway, which has checked the request before it handed it over.
-    Gateway,
+    /// Another gateway, which has checked the request before it handed it over, and the client's name in its header.
+    Gateway(Option<HeaderValue>),
     /// A component of a service, on the port that leads only to that service's predictor.
     OwnPort,
 }
@@ -96,7 +96,7 @@ impl<'a> Guard<'a> {
         let credential = credentials::take(&mut parts.headers);
         let is_marked = origin.marks == GatewayHeaders::Trusted;
         let sender = if is_marked && header_names::has(&parts.headers, &headers::HOP) {
-            Sender::Gateway
+            Sender::Gateway(header_names::first(&parts.headers, &headers::CLIENT).cloned())
         } else if parts.extensions.get::<PortHost>().is_some() {
             Sender::OwnPort
         } else {
@@ -109,11 +109,11 @@ impl<'a> Guard<'a> {
         }
         let share = match &sender {
             Sender::Client(Ok(caller)) if caller.client().is_some() => share_of(&policy, caller),
-            Sender::Client(_) | Sender::Gateway | Sender::OwnPort => share(Some(&policy), &parts.headers),
+            Sender::Client(_) | Sender::Gateway(_) | Sender::OwnPort => share(Some(&policy), &parts.headers),
         };
         let shares = match sender {
             Sender::Client(_) => shares.of(Some(share)),
-            Sender::Gateway => shares.of(Some(share)).handed_over(),
+            Sender::Gateway(_) => shares.of(Some(share)).handed_over(),
             Sender::OwnPort => shares.of(None),
         };
         let RequestOrigin { address: from, protocol, .. } = origin;
@@ -147,7 +147,7 @@ impl<'a> Guard<'a> {
         let path = parts.uri.path();
         let call = path.get(choice.prefix..).unwrap_or(path);
         let operation = operation::of_call(check.protocol, parts, call);
-        check.may(route, operation, &is_component)?;
+        check.may(route, operation, call, &is_component)?;
         if check.is_anonymous() && check.from.is_some_and(|from| is_component(from.to_canonical())) {
             self.shares.set_internal();
         }
@@ -155,7 +155,7 @@ impl<'a> Guard<'a> {
             || header_names::has(&parts.headers, &headers::REVISION)
             || header_names::has(&parts.headers, &headers::TAG);
         if is_pinned {
-            check.may(route, Operation::Pin, |_| false)?;
+            check.may(route, Operation::Pin, call, |_| false)?;
         }
         self.shares.take()?;
         check.spend(route)?;
@@ -181,12 +181,12 @@ impl<'a> Guard<'a> {
         (slots.is_some() || unit.is_some()).then(|| Box::new(HeldLimits { _slots: slots, _unit: unit }))
     }
 
-    /// Checks that the sender may do this operation at a service.
+    /// Checks that the sender may do this operation at a service, by a call with this path there.
     ///
     /// # Errors
     /// The same as for [`Self::check`].
-    pub(crate) fn may(&self, route: &Route, operation: Operation) -> Result<(), GatewayError> {
-        self.check.as_ref().map_or(Ok(()), |check| check.may(route, operation, |_| false))
+    pub(crate) fn may(&self, route: &Route, operation: Operation, call: &str) -> Result<(), GatewayError> {
+        self.check.as_ref().map_or(Ok(()), |check| check.may(route, operation, call, |_| false))
     }
 
     /// Checks that the rules allow some request of the sender. This comes before the body is read, and before an answer
@@ -200,7 +200,7 @@ impl<'a> Guard<'a> {
             return Ok(());
         };
         match &check.sender {
-            Sender::Gateway | Sender::OwnPort => self.shares.take(),
+            Sender::Gateway(_) | Sender::OwnPort => self.shares.take(),
             Sender::Client(Err(error)) => Err(refuse_key(None, "", error)),
             Sender::Client(Ok(caller)) => match (caller.client(), opened) {
                 (Some(_), _) | (None, Opened::ToAnyone) => self.shares.take(),
@@ -216,7 +216,7 @@ impl<'a> Guard<'a> {
             return true;
         };
         match &check.sender {
-            Sender::Gateway | Sender::OwnPort => true,
+            Sender::Gateway(_) | Sender::OwnPort => true,
             Sender::Client(Err(_)) => false,
             Sender::Client(Ok(caller)) => [Operation::Metadata, Operation::Infer]
                 .into_iter()
@@ -232,7 +232,7 @@ impl<'a> Guard<'a> {
             return error;
         };
         match &check.sender {
-            Sender::Gateway | Sender::OwnPort => error,
+            Sender::Gateway(_) | Sender::OwnPort => error,
             Sender::Client(_) if matches!(error, GatewayError::Refused(_)) => error,
             Sender::Client(Err(reason)) => refuse_key(None, "", reason),
             Sender::Client(Ok(caller)) => {
@@ -245,10 +245,15 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Records the refusal that ends a request.
+    /// Records the error that ends a request, if it is a refusal.
     pub(crate) fn record(&self, error: &GatewayError) {
-        if let (Some(check), GatewayError::Refused(refused)) = (&self.check, error) {
+        let Some(check) = &self.check else {
+            return;
+        };
+        if let GatewayError::Refused(refused) = error {
             check.control.audit.refused(refused);
+        } else if let GatewayError::OverLimit { limit, .. } = error {
+            check.control.audit.limited(check.client(), *limit);
         }
     }
 }
@@ -274,6 +279,15 @@ pub(crate) enum Opened {
 impl Check<'_> {
     fn is_anonymous(&self) -> bool {
         matches!(&self.sender, Sender::Client(Ok(caller)) if caller.client().is_none())
+    }
+
+    /// Returns the name of the client; `None` for a client without one, and for components of a service.
+    fn client(&self) -> Option<&str> {
+        match &self.sender {
+            Sender::Client(Ok(caller)) => caller.client().map(|name| &**name),
+            Sender::Gateway(name) => name.as_ref().and_then(|name| name.to_str().ok()),
+            Sender::Client(Err(_)) | Sender::OwnPort => None,
+        }
     }
 
     /// Counts a request that the rules allow against the limits of its client.
@@ -304,10 +318,11 @@ impl Check<'_> {
         &self,
         route: &Route,
         operation: Operation,
+        call: &str,
         is_component: impl Fn(IpAddr) -> bool,
     ) -> Result<(), GatewayError> {
         let caller = match &self.sender {
-            Sender::Gateway | Sender::OwnPort => return Ok(()),
+            Sender::Gateway(_) | Sender::OwnPort => return Ok(()),
             Sender::Client(Ok(caller)) => caller,
             Sender::Client(Err(error)) => return Err(refuse_key(Some(route), operation.label(), error)),
         };
@@ -315,7 +330,7 @@ impl Check<'_> {
             Verdict::Allowed(grant) => {
                 if operation == Operation::Control {
                     let client = caller.client().map(|name| &**name);
-                    self.control.audit.controlled(client, &route.service, grant);
+                    self.control.audit.controlled(client, &route.service, call, grant);
                 }
                 Ok(())
             }

@@ -49,7 +49,7 @@ impl Target {
         if !is_control_without_model(call) || names_model(parts, body) {
             return Ok(());
         }
-        guard.may(&self.route, Operation::Control)?;
+        guard.may(&self.route, Operation::Control, call)?;
         match self.route.control {
             ControlRoutes::Closed => Err(closed(call, &self.route)),
             ControlRoutes::Open => Ok(()),

@@ -93,10 +93,10 @@ fn access(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), 
     let (refused, left_out) = access.audit.counts();
     let kind = ConstCounter::new(0_u64).metric_type();
     let name = "weir_gateway_access_refused";
-    let help = "Requests refused by access control, by client and reason.";
+    let help = "Requests refused by access control or by a limit of the client, by client and reason.";
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-    for (client, refusal, count) in &refused {
-        let labels = [("client", &**client), ("reason", refusal.label())];
+    for (client, reason, count) in &refused {
+        let labels = [("client", &**client), ("reason", *reason)];
         ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
     }
     let name = "weir_gateway_access_log_lines_left_out";

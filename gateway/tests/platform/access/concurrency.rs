@@ -89,6 +89,27 @@ async fn a_client_with_its_requests_in_flight_is_refused_until_one_ends() {
     assert_eq!(accepted(&world).await.status, StatusCode::OK);
 }
 
+#[tokio::test]
+async fn refusals_because_of_a_limit_are_counted_by_client() {
+    let gate = Arc::new(Semaphore::new(0));
+    let nothing =
+        |_: &http::request::Parts, _: &Bytes| Response::new(Full::default().map_err(|never| match never {}).boxed());
+    let replica = TestReplica::start(Behaviour::Compute(Arc::clone(&gate), nothing)).await;
+    let (world, _access) = world(vec![limited(&["*"], 1)], replica.address).await;
+    let first = tokio::spawn(once(world.address(), request(1)));
+    replica.seen.until_busy(1).await;
+    for _ in 0..3 {
+        assert_eq!(once(world.address(), request(1)).await.status, StatusCode::TOO_MANY_REQUESTS);
+    }
+    gate.add_permits(1);
+    assert_eq!(first.await.unwrap().status, StatusCode::OK);
+    let mut registry = weir_ops::registry::with_process_metrics();
+    world.gateways[0].gateway.register(&mut registry);
+    let text = weir_ops::registry::text(&registry).unwrap();
+    let counted = "weir_gateway_access_refused_total{client=\"a\",reason=\"over_limit\"} 3\n";
+    assert!(text.contains(counted), "{text}");
+}
+
 /// Answers all requests with this head and part of a body, and keeps the connections open.
 pub(super) async fn held(head: impl Into<String>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
