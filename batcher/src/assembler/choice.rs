@@ -106,8 +106,9 @@ impl<T: Item> Assembler<T> {
         self.groups.note_batch(index, if waited { Formed::AfterWait } else { Formed::Early });
     }
 
-    /// Returns the number of items in the group's next batch, at least one. A batch that measures a larger size again
-    /// may also contain items that are not `ready`, of which there may be no more than fill a batch of the best size.
+    /// Returns the number of items in the group's next batch, at least one. A batch of the best size has at most the weight
+    /// `ready`, which is staged. A batch that measures a larger size again also takes items that are not staged, because
+    /// never more than a batch of the best size is staged.
     fn count(&mut self, index: usize, ready: usize, now: Instant) -> usize {
         let group = self.groups.get(index);
         let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));

@@ -47,8 +47,8 @@ const RUNS: usize = 3;
 const LONG: Duration = Duration::from_millis(2);
 
 /// Factor of the budget on a device that works asynchronously. On a GPU the first run of each size compiles kernels for 50 to
-/// 75 ms, and some twenty more runs compare it with a CUDA graph. The seven sizes of ResNet-50 up to 64 rows take about a
-/// second; without its large sizes, the first clients would pay for them.
+/// 75 ms, and some twenty more runs compare it with a CUDA graph. By these times the seven sizes of ResNet-50 up to 64
+/// rows take about a second; without its large sizes, the first clients would pay for them.
 const ON_DEVICES: u32 = 3;
 
 /// Ratio to the best cost per row at which the measurement of larger sizes stops. On one core, convolutions get slower
