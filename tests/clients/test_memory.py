@@ -326,7 +326,8 @@ def test_unloaded_models_release_their_memory(tmp_path) -> None:
     assert taken > 60 << 20, "a model takes 24 MiB"
     for model in models:
         assert server.call("POST", f"/v2/repository/models/{model}/unload", timeout=120).status == 200
-    given_back = lambda: server.allocated_bytes() - before < taken // 2  # noqa: E731
+    # Only the memory that the server keeps for the next load stays.
+    given_back = lambda: server.allocated_bytes() - before < taken // 4  # noqa: E731
     # Other tests on the machine may delay the release.
     wait_until(given_back, 60, "the memory of unloaded models is released")
     assert server.infer("add_sub", wire.add_sub()).status == 200

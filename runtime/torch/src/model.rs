@@ -68,8 +68,8 @@ impl TorchBackend {
         process::apply(&source.name, settings.process);
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
-        // Dropped after the weights, also if the load fails.
-        let trim = TrimWhenDropped::default();
+        // Dropped at the end of the load, also if it fails, to return what only the load needed.
+        let _trim = TrimWhenDropped::default();
         let weights = Weights::load(source, &settings)?;
         let runner = plan::runner(&settings, weights.on(first)?, first)?;
         warn_in_training(source, &runner);
@@ -86,7 +86,6 @@ impl TorchBackend {
             settings,
             warm_up: verdict.warm_up.into(),
             limitation: verdict.doubt.map(|how| format!("in doubt: the trial {how}")),
-            trim,
         }))
     }
 }
@@ -133,13 +132,6 @@ struct TorchModel {
     settings: Settings,
     warm_up: Arc<[WarmUpInput]>,
     limitation: Option<String>,
-    trim: TrimWhenDropped,
-}
-
-impl Drop for TorchModel {
-    fn drop(&mut self) {
-        self.trim.begin();
-    }
 }
 
 impl Model for TorchModel {
@@ -175,7 +167,6 @@ impl Model for TorchModel {
             counted: CountedMemory::default(),
             staging: Staging::default(),
             graphs,
-            trim: TrimWhenDropped::default(),
         }))
     }
 }

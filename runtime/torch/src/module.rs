@@ -26,6 +26,7 @@ use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawModule};
 use crate::libtorch::process;
 use crate::settings::FORWARD;
+use crate::startup::TrimWhenDropped;
 use compiled::Compiled;
 use exported::Exported;
 use obstacle::ModelTraits;
@@ -53,6 +54,8 @@ pub(crate) struct Module {
     returned: Returned,
     /// True if runs may draw random numbers of a GPU, which they must not do beside a capture.
     draws: bool,
+    /// Dropped after the code, whose weights are free by then.
+    _trim: TrimWhenDropped,
 }
 
 /// The code of a module, with its weights.
@@ -111,6 +114,7 @@ impl Module {
             writes: SelfWrites::Nothing,
             returned: exported.returned(),
             draws: device != Device::Cpu && obstacle::draws(&exported.operators()),
+            _trim: TrimWhenDropped::default(),
             code: Code::Exported(Box::new(exported)),
         })
     }
@@ -126,6 +130,7 @@ impl Module {
             writes: SelfWrites::Nothing,
             returned: compiled.returned(),
             draws: false,
+            _trim: TrimWhenDropped::default(),
             code: Code::Compiled(Box::new(compiled)),
         })
     }
@@ -141,6 +146,7 @@ impl Module {
             writes: SelfWrites::Nothing,
             returned: onnx.returned(),
             draws: false,
+            _trim: TrimWhenDropped::default(),
             code: Code::Onnx(Box::new(onnx)),
         })
     }
@@ -166,6 +172,7 @@ impl Module {
             writes: copies::self_writes(raw),
             returned,
             draws: device != Device::Cpu && obstacle::draws(&script_operators(raw)),
+            _trim: TrimWhenDropped::default(),
         })
     }
 
@@ -225,6 +232,7 @@ impl Module {
             writes: self.writes.clone(),
             returned: self.returned.clone(),
             draws: self.draws,
+            _trim: TrimWhenDropped::default(),
         })
     }
 

@@ -7,7 +7,6 @@
 #![expect(unsafe_code, reason = "advises the kernel about a mapping, and trims the C library's heap")]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::heap_limits::{GROWTH, TRIM_THRESHOLD};
@@ -32,57 +31,61 @@ pub(crate) fn release_memory() {
     trim_own_heap();
 }
 
-/// Size of a block that is large enough for the C library to look at the end of the heap when the block is freed.
-const LOOK_AT_END: usize = 128 << 10;
-
 /// Trims like [`trim_heap`], and also returns the free memory at the end of the calling thread's heap, of which the C
 /// library otherwise keeps up to [`TRIM_THRESHOLD`] bytes.
 fn trim_own_heap() {
-    let trim = TrimWhenDropped::default();
-    trim.begin();
-    // SAFETY: the block is freed once, and nothing uses it.
-    unsafe { libc::free(std::hint::black_box(libc::malloc(LOOK_AT_END))) };
+    drop(TrimWhenDropped::default());
 }
 
-/// Number of models and instances that are being dropped. The lock also orders the settings of the C library's heap.
-static DROPS: Mutex<usize> = Mutex::new(0);
-
-/// Returns the free memory of the C library's heap to the system, which takes a tenth of a millisecond per megabyte.
+/// Returns the free memory between the used blocks of all heaps of the C library to the system, which takes a tenth of
+/// a millisecond per megabyte.
 pub(crate) fn trim_heap() {
     // SAFETY: the function may be called at any time, from any thread.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Trims the heap when it is dropped. It is the last field of structs that hold a module, whose weights are free by
-/// then. Otherwise the C library would keep an unloaded model's memory, except blocks of 32 MiB and more.
-#[derive(Debug, Default)]
+/// Size of a block that is large enough for the C library to look at the end of the block's heap when the block is
+/// freed.
+const LOOK_AT_END: usize = 128 << 10;
+
+/// Trims the heap when it is dropped. Otherwise the C library would keep an unloaded model's memory, except blocks of 32
+/// MiB and more.
+///
+/// [`trim_heap`] returns the memory at the end of a heap only for the first thread's heap; each other heap could keep 64
+/// MiB. The C library looks at the end of a heap only when a block of that heap is freed. So this struct holds a block
+/// of the heap of its creator's thread, which also allocates the weights. The block's memory is never touched, so it
+/// takes one page.
+#[derive(Debug)]
 pub(crate) struct TrimWhenDropped {
-    begun: AtomicBool,
+    block: *mut libc::c_void,
 }
 
-impl TrimWhenDropped {
-    /// Makes the C library return memory that becomes free at the end of any heap at once, until this value is dropped.
-    /// [`trim_heap`] alone does so only for the first thread's heap; each other heap could keep 64 MiB. Several models
-    /// may be dropped at a time, so the last one restores the setting.
-    pub(crate) fn begin(&self) {
-        if !self.begun.swap(true, Ordering::Relaxed) {
-            let mut drops = DROPS.lock().unwrap_or_else(PoisonError::into_inner);
-            *drops += 1;
-            set_trim_threshold(GROWTH);
-        }
+// SAFETY: the block is only freed, which any thread may do.
+unsafe impl Send for TrimWhenDropped {}
+// SAFETY: a reference gives no access to the block.
+unsafe impl Sync for TrimWhenDropped {}
+
+/// Threshold of the C library, in bytes, above which it returns the free end of a heap. The lock lets only one thread
+/// lower it at a time, because the first of two would restore it while the other still trims.
+static THRESHOLD: Mutex<libc::c_int> = Mutex::new(TRIM_THRESHOLD);
+
+impl Default for TrimWhenDropped {
+    fn default() -> Self {
+        // SAFETY: the block is freed once, and nothing else uses it. Without memory for it the pointer is null, which
+        // may be freed too.
+        Self { block: std::hint::black_box(unsafe { libc::malloc(LOOK_AT_END) }) }
     }
 }
 
 impl Drop for TrimWhenDropped {
     fn drop(&mut self) {
+        let usual = THRESHOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        set_trim_threshold(GROWTH);
+        // This joins small free blocks with the end of a heap, so the end is looked at afterwards.
         trim_heap();
-        if self.begun.load(Ordering::Relaxed) {
-            let mut drops = DROPS.lock().unwrap_or_else(PoisonError::into_inner);
-            *drops -= 1;
-            if *drops == 0 {
-                set_trim_threshold(TRIM_THRESHOLD);
-            }
-        }
+        // SAFETY: the block was allocated by `default`, and is freed only here.
+        unsafe { libc::free(self.block) };
+        set_trim_threshold(*usual);
     }
 }
 
@@ -127,21 +130,23 @@ mod tests {
 
     use super::*;
 
+    /// 480 blocks of this size are 48 MB, which is less than the C library keeps free in one heap.
     const BLOCK: usize = 100 << 10;
+    /// Size of a block that the C library does not join with free memory beside it when the block is freed.
+    const SMALL: usize = 64;
 
-    /// Allocates blocks in a thread's own heap, 48 MB together, which is less than the C library keeps free in one
-    /// heap.
-    fn allocate() -> Vec<usize> {
+    /// Allocates filled blocks in the heap of the calling thread.
+    fn allocate(count: usize, size: usize) -> Vec<usize> {
         let block = || {
             // SAFETY: exactly the allocated bytes are filled.
             unsafe {
-                let block = libc::malloc(BLOCK);
+                let block = libc::malloc(size);
                 assert!(!block.is_null());
-                libc::memset(block, 1, BLOCK);
+                libc::memset(block, 1, size);
                 block as usize
             }
         };
-        (0..480).map(|_| block()).collect()
+        (0..count).map(|_| block()).collect()
     }
 
     fn resident_bytes() -> usize {
@@ -149,45 +154,64 @@ mod tests {
         4096 * statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
     }
 
+    fn free(blocks: Vec<usize>) {
+        for block in blocks {
+            // SAFETY: each block was allocated by `allocate`, and is freed once.
+            unsafe { libc::free(block as *mut libc::c_void) };
+        }
+    }
+
     #[test]
     fn the_heaps_of_all_threads_return_what_is_freed() {
+        set_trim_threshold(TRIM_THRESHOLD);
         trim_heap();
         let both = Barrier::new(2);
         let fill = || {
             both.wait();
-            let blocks = allocate();
+            let trim = TrimWhenDropped::default();
+            let blocks = allocate(480, BLOCK);
             both.wait();
-            blocks
+            (trim, blocks)
         };
-        let blocks = thread::scope(|scope| {
+        let models = thread::scope(|scope| {
             let threads = [scope.spawn(fill), scope.spawn(fill)];
-            threads.map(|thread| thread.join().unwrap()).concat()
+            threads.map(|thread| thread.join().unwrap())
         });
         let full = resident_bytes();
-        let trim = TrimWhenDropped::default();
-        trim.begin();
-        // Another model whose drop ends in between must not restore the setting.
-        let other = TrimWhenDropped::default();
-        other.begin();
-        drop(other);
-        for block in blocks {
-            // SAFETY: each block was allocated above, and is freed once.
-            unsafe { libc::free(block as *mut libc::c_void) };
+        for (trim, blocks) in models {
+            free(blocks);
+            drop(trim);
         }
-        drop(trim);
         let returned = full.saturating_sub(resident_bytes());
         assert!(returned > 80 << 20, "{returned}");
+    }
+
+    /// The C library keeps small blocks apart from the free memory beside them until the heap is trimmed.
+    #[test]
+    fn small_blocks_at_the_end_of_a_heap_do_not_keep_the_memory_before_them() {
+        set_trim_threshold(TRIM_THRESHOLD);
+        let fill = || {
+            let trim = TrimWhenDropped::default();
+            // The first few freed blocks of a size stay with their thread.
+            let first = allocate(16, SMALL);
+            let large = allocate(480, BLOCK);
+            (trim, first, large, allocate(16, SMALL))
+        };
+        let (trim, first, large, last) = thread::spawn(fill).join().unwrap();
+        let full = resident_bytes();
+        free(first);
+        free(large);
+        free(last);
+        drop(trim);
+        let returned = full.saturating_sub(resident_bytes());
+        assert!(returned > 40 << 20, "{returned}");
     }
 
     #[test]
     fn a_thread_returns_what_it_has_freed_at_the_end_of_its_heap() {
         set_trim_threshold(TRIM_THRESHOLD);
         let returned = thread::spawn(|| {
-            let blocks = allocate();
-            for block in blocks {
-                // SAFETY: each block was allocated above, and is freed once.
-                unsafe { libc::free(block as *mut libc::c_void) };
-            }
+            free(allocate(480, BLOCK));
             trim_heap();
             let kept = resident_bytes();
             trim_own_heap();

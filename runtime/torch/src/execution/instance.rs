@@ -21,7 +21,7 @@ use crate::module::Metering;
 use crate::peak_memory::PeakMemory;
 use crate::settings::Cache;
 use crate::staged_inputs::Staging;
-use crate::startup::{self, TrimWhenDropped};
+use crate::startup;
 use crate::stopwatch::Stopwatch;
 
 /// A signature, and its binding to the arguments and outputs of `forward`.
@@ -42,7 +42,6 @@ pub(crate) struct TorchInstance {
     pub(crate) peak_memory: PeakMemory,
     pub(crate) counted: CountedMemory,
     pub(crate) staging: Staging,
-    pub(crate) trim: TrimWhenDropped,
 }
 
 /// The memory of the largest run, which is counted until the end of the warm-up.
@@ -65,12 +64,6 @@ impl CountedMemory {
             self.most.inputs = self.most.inputs.max(inputs as u64);
             self.most.workspace = self.most.workspace.max(workspace);
         }
-    }
-}
-
-impl Drop for TorchInstance {
-    fn drop(&mut self) {
-        self.trim.begin();
     }
 }
 
@@ -112,7 +105,6 @@ impl Instance for TorchInstance {
                 staging: Staging::default(),
                 // Runs change the model, so it has no graphs.
                 graphs: Graphs::off(),
-                trim: TrimWhenDropped::default(),
             })
         }))
     }

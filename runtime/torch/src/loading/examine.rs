@@ -19,7 +19,6 @@ use crate::loading::weights::Weights;
 use crate::peak_memory::PeakMemory;
 use crate::settings::{FORWARD, Settings};
 use crate::staged_inputs::Staging;
-use crate::startup::TrimWhenDropped;
 use crate::{
     libtorch::cuda, libtorch::op_libraries, libtorch::process, loading::file, loading::optimize, loading::plan,
 };
@@ -275,7 +274,6 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
         counted: CountedMemory::default(),
         staging: Staging::default(),
         graphs: Graphs::off(),
-        trim: TrimWhenDropped::default(),
     }
 }
 

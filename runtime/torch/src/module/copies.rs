@@ -9,6 +9,7 @@ use super::{Code, Module};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawModule};
 use crate::libtorch::process;
+use crate::startup::TrimWhenDropped;
 
 /// The parts of itself that a module may write to when it runs, each with the evidence, in words that follow "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,7 @@ impl Module {
             writes: self.writes.clone(),
             returned: self.returned.clone(),
             draws: self.draws,
+            _trim: TrimWhenDropped::default(),
         })
     }
 }
