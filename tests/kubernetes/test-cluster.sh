@@ -70,6 +70,7 @@ weir() {
     $exec .venv/bin/python tests/kubernetes/faults.py
     tests/kubernetes/foreign/load.sh
     $exec .venv/bin/python tests/kubernetes/foreign.py
+    servers triton kserve
     $exec .venv/bin/python tests/kubernetes/storage.py
     access
     $exec .venv/bin/python tests/kubernetes/tls.py
@@ -78,6 +79,14 @@ weir() {
     tests/kubernetes/network/up.sh
     $exec .venv/bin/python tests/kubernetes/network_policy.py
     passed=$((passed + 9))
+}
+
+servers() { # servers NAME...: tests model servers of others, except those for which this machine has no package.
+    scripts/servers.sh "$@" || [ $? = 75 ]
+    [ -e .servers/triton ] || { echo "test-cluster: skipped: the pods of other model servers"; return 0; }
+    tests/kubernetes/servers/load.sh "$@"
+    $exec .venv/bin/python tests/kubernetes/servers.py "$@" from_triton_to_kserve
+    passed=$((passed + 1))
 }
 
 access() { # Runs the tests of access control with the program `weir` of the images.

@@ -80,6 +80,11 @@ def packages(name: str) -> Path:
     return next((SERVERS / name / "lib").glob("python*/site-packages"), SERVERS / name / "lib" / "python0.0" / "packages")
 
 
+def models_in_image(case: Case) -> Path:
+    """Returns the folder of the models in the server's image for Kubernetes, at the same path as on this machine."""
+    return HERE.parent.parent / "target" / "images" / "servers" / case.name / "models"
+
+
 def tensor(name: str, datatype: str, values: list) -> dict:
     return {"name": name, "datatype": datatype, "shape": [len(values)], "data": values}
 
@@ -206,7 +211,7 @@ def ray_call(delay: float) -> Call:
 
 RAY = Case(
     name="ray",
-    command=lambda _: [program("ray", "python"), str(MODELS / "ray_app.py"), "$(PORT)", "$(METRICS_PORT)"],
+    command=lambda _: [program("ray", "python"), str(MODELS / "ray_app.py"), "127.0.0.1", "$(PORT)", "$(METRICS_PORT)"],
     prepare=lambda _: None,
     infer=ray_call(0),
     slow=ray_call(15),

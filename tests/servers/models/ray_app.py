@@ -1,4 +1,4 @@
-"""An application of Ray Serve: doubles numbers, or sends events one after the other. `ray_app.py HTTP_PORT METRICS_PORT`."""
+"""An application of Ray Serve: doubles numbers, or sends events one after the other. `ray_app.py ADDRESS HTTP_PORT METRICS_PORT`."""
 
 import asyncio
 import signal
@@ -27,9 +27,9 @@ class Doubling:
 
 
 def main() -> None:
-    http_port, metrics_port = map(int, sys.argv[1:])
+    address, http_port, metrics_port = sys.argv[1], *map(int, sys.argv[2:])
     ray.init(num_cpus=2, include_dashboard=False, _metrics_export_port=metrics_port, log_to_driver=False)
-    serve.start(http_options={"host": "127.0.0.1", "port": http_port})
+    serve.start(http_options={"host": address, "port": http_port})
     serve.run(Doubling.bind(), route_prefix="/")
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     serve.shutdown()
