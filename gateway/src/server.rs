@@ -9,9 +9,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::{HttpService, service_fn};
+use hyper::service::{Service, service_fn};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_serve::http2_limits::Http2Limits;
@@ -123,9 +123,9 @@ async fn serve_gateway(port: PortService, stream: Box<Stream>, config: Arc<Serve
 fn service(
     port: PortService,
     peer: Peer,
-) -> impl HttpService<
-    Incoming,
-    ResBody = TrackedBody<FlushFirst, exchange::RequestLimits>,
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<TrackedBody<FlushFirst, exchange::RequestLimits>>,
     Error = Infallible,
     Future: Future + Send + Unpin + 'static,
 > {

@@ -17,6 +17,7 @@ mod rewind;
 mod sniff;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod turns;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::service::{HttpService, service_fn};
+use hyper::service::{HttpService, Service, service_fn};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::body::timed::TimedBody;
@@ -35,6 +36,7 @@ use http1::{Http1Connection, Http1Limits};
 use refusal::HeadSize;
 use rewind::Rewind;
 use sniff::{HttpVersion, WaitLimits, sniff};
+use turns::InTurns;
 
 /// The error type that hyper's services and bodies convert into.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -42,11 +44,11 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 impl HttpPort {
     /// Serves one connection until it ends. `service` handles each request: in the connection's task over HTTP/1.1, in
     /// a task of its own over HTTP/2. `traffic` is that of the TCP socket, which is below `stream` if `stream` is TLS.
-    pub async fn serve<I, S>(&self, stream: I, service: S, traffic: &Arc<Traffic>)
+    pub async fn serve<I, S, B>(&self, stream: I, service: S, traffic: &Arc<Traffic>)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: HttpService<Incoming, Future: Send + 'static, Error: Into<BoxError>> + Unpin,
-        S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Future: Send + 'static, Error: Into<BoxError>> + Unpin,
+        B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
         let mut stream = Rewind::of(stream);
         let deadline = self.head_deadline();
@@ -62,6 +64,7 @@ impl HttpPort {
             }
             (Some(HttpVersion::Http1), Http1Use::Served { max_head, read_at_once }) => {
                 let limits = Http1Limits { max_head, read_at_once };
+                let service = InTurns { service, traffic: Arc::clone(traffic) };
                 serve_http1(Http1Connection { stream, service, deadline, limits }, traffic, self).await;
             }
         }

@@ -28,6 +28,8 @@ pub struct Traffic {
     read: AtomicU64,
     /// True while the client accepts no bytes.
     blocked: AtomicBool,
+    /// True if a request has begun since the task of the HTTP/1.1 connection was polled.
+    turn_taken: AtomicBool,
     /// Streams of the client on all of its connections; `None` if they are not counted.
     client: Option<ClientStreams>,
     /// Handler that takes the connection over once its response with status 101 is written. It counts as a request in
@@ -136,6 +138,16 @@ impl Traffic {
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Begins a poll of an HTTP/1.1 connection, in which one request may begin.
+    pub(crate) fn begin_turn(&self) {
+        self.turn_taken.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes the turn of this poll for a request. Returns true if another request has taken it before.
+    pub(crate) fn takes_turn(&self) -> bool {
+        self.turn_taken.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the number of requests in flight.

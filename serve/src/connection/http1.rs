@@ -100,11 +100,14 @@ where
     S: HttpService<Incoming, Error: Into<BoxError>> + Unpin,
     S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
-    poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
-        Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
-        // A client that has not read its whole response is not idle.
-        Poll::Pending if idle.is_idle() && !traffic.is_blocked() => Poll::Ready(ConnectionEvent::Idle),
-        Poll::Pending => Poll::Pending,
+    poll_fn(|context| {
+        traffic.begin_turn();
+        match Pin::new(&mut *connection).poll(context) {
+            Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
+            // A client that has not read its whole response is not idle.
+            Poll::Pending if idle.is_idle() && !traffic.is_blocked() => Poll::Ready(ConnectionEvent::Idle),
+            Poll::Pending => Poll::Pending,
+        }
     })
     .await
 }

@@ -1,6 +1,10 @@
 //! Tests of one connection. Time is paused: it advances only to the next timer.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -161,5 +165,30 @@ async fn a_slow_reader_gets_the_whole_answer() {
             0 => panic!("the response ended after {all} bytes"),
             some => all += some,
         }
+    }
+}
+
+#[tokio::test]
+async fn requests_that_arrive_together_begin_in_different_polls_of_the_connection() {
+    const REQUESTS: usize = 40;
+    let (near, mut far) = tokio::io::duplex(1 << 16);
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&begun);
+    let service = service_fn(move |_: Request<Incoming>| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"xx"))))
+        }
+    });
+    far.write_all(&ASK.repeat(REQUESTS)).await.unwrap();
+    let (port, traffic) = (port(&CancellationToken::new()), Arc::default());
+    let mut served = pin!(port.serve(near, service, &traffic));
+    let mut before = 0;
+    while before < REQUESTS {
+        let polled = poll_fn(|context| Poll::Ready(served.as_mut().poll(context))).await;
+        let now = begun.load(Ordering::Relaxed);
+        assert!(polled.is_pending() && now <= before + 1, "{now} requests after {before}");
+        before = now;
     }
 }
