@@ -58,10 +58,8 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
         let name = headers::GRPC_ACCEPT_ENCODING;
         response.headers_mut().insert(name, grpc::ENCODINGS);
     }
-    if let (GatewayError::Refused(refused), ErrorForm::Plain | ErrorForm::OpenAi) = (error, form)
-        && let Some(challenge) = challenge(refused.refusal)
-    {
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    if let (GatewayError::Refused(refused), ErrorForm::Plain | ErrorForm::OpenAi) = (error, form) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge(refused.refusal));
     }
     if let GatewayError::MethodNotAllowed { allowed } = error {
         let allowed = HeaderValue::from_static(allowed);
@@ -70,13 +68,14 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
     response
 }
 
-/// Returns the header of a 401 response, which says how to authenticate (RFC 6750, 3); `None` for a 403 response.
-fn challenge(refusal: Refusal) -> Option<HeaderValue> {
-    match refusal {
-        Refusal::NoCredential => Some(HeaderValue::from_static("Bearer")),
-        Refusal::InvalidCredential => Some(HeaderValue::from_static("Bearer error=\"invalid_token\"")),
-        Refusal::Forbidden => None,
-    }
+/// Returns the header of a 401 or 403 response, which says how to authenticate (RFC 6750, 3). It names no scope, because
+/// that would depend on the services that exist.
+fn challenge(refusal: Refusal) -> HeaderValue {
+    HeaderValue::from_static(match refusal {
+        Refusal::NoCredential => "Bearer",
+        Refusal::InvalidCredential => "Bearer error=\"invalid_token\"",
+        Refusal::Forbidden => "Bearer error=\"insufficient_scope\"",
+    })
 }
 
 /// Returns the verdict on a response. `Open` means that the trailers decide.

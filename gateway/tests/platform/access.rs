@@ -190,6 +190,25 @@ async fn a_refusal_says_how_to_authenticate_and_keeps_the_form_of_its_protocol()
     assert_eq!(error["error"]["type"], "invalid_request_error");
 }
 
+/// A client that may not use a service, and one whose service does not exist, read the same challenge over HTTP.
+#[tokio::test]
+async fn a_forbidden_request_gets_a_challenge_in_every_form_of_http() {
+    let guarded = Guarded::new(Scope::Local, policy(vec![written(1, "a")], Vec::new())).await;
+    let chat = "{\"model\":\"digits\"}";
+    for (host, path, body) in [
+        (HOST, "/v2/models/digits/infer", "{}"),
+        (HOST, "/v1/models/digits:predict", "{}"),
+        ("localhost", "/v2/models/absent/infer", "{}"),
+        ("localhost", "/openai/v1/chat/completions", chat),
+        ("localhost", "/v1/chat/completions", chat),
+    ] {
+        let request = with(post(host, path, body), "authorization", &format!("Bearer {}", key(1).text));
+        let answer = once(guarded.world.address(), request).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        assert_eq!(answer.header("www-authenticate"), "Bearer error=\"insufficient_scope\"", "{path}");
+    }
+}
+
 /// The gateway's own lists of all services contain only those that the caller may use.
 #[tokio::test]
 async fn lists_have_what_the_caller_may_use() {
