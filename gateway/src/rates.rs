@@ -1,6 +1,7 @@
 //! Requests, bytes and tokens per time of each client.
 
 mod account;
+mod eviction;
 mod meter;
 
 use std::collections::HashMap;
@@ -13,9 +14,10 @@ use smallvec::SmallVec;
 use weir_access::{ClientLimits, Rate, Unit};
 
 pub(crate) use account::{Account, AccountLimits, limits_of};
+use eviction::make_room;
 pub(crate) use meter::Meter;
 
-/// Maximum number of buckets that are not full. Beyond it, all buckets are filled, so that memory is bounded.
+/// Maximum number of buckets with an entry, so that memory is bounded.
 const MAX_BUCKETS: usize = 65_536;
 
 /// Buckets of all accounts, each as the time at which it is full again. A full bucket needs no entry. Clones share the
@@ -112,13 +114,10 @@ fn limited(limits: &AccountLimits<'_>, unit: Unit, gateways: NonZeroU32) -> Limi
     limits.iter().filter_map(of).collect()
 }
 
-/// Sets the time at which a bucket is full. If there are too many buckets, all of them become full.
+/// Sets the time at which a bucket is full.
 fn put(buckets: &mut HashMap<Bucket, Instant>, bucket: &Bucket, full_at: Instant, now: Instant) {
     if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(bucket) {
-        buckets.retain(|_, full_at| *full_at > now);
-        if buckets.len() >= MAX_BUCKETS {
-            buckets.clear();
-        }
+        make_room(buckets, now);
     }
     buckets.insert(bucket.clone(), full_at);
 }
@@ -200,6 +199,19 @@ mod tests {
             let limits = AccountLimits::from_iter([(Account::of(&number.to_string()), &limits)]);
             rates.begin(&limits, ALONE, now).unwrap();
         }
+        assert!(rates.0.lock().len() <= MAX_BUCKETS);
+    }
+
+    #[test]
+    fn names_without_number_do_not_free_a_client_with_a_debt() {
+        let limits = ClientLimits { tokens_per_minute: NonZeroU64::new(60), ..limits(60, 1) };
+        let (rates, now) = (Rates::default(), now());
+        let begin = |name: &str| rates.begin(&AccountLimits::from_iter([(Account::of(name), &limits)]), ALONE, now);
+        begin("debtor").unwrap().unwrap().add_tokens(600, now);
+        for number in 0..2 * MAX_BUCKETS {
+            begin(&number.to_string()).unwrap();
+        }
+        assert_eq!(begin("debtor").unwrap_err().unit, Unit::Tokens);
         assert!(rates.0.lock().len() <= MAX_BUCKETS);
     }
 }
