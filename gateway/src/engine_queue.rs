@@ -13,7 +13,7 @@ use http::uri::PathAndQuery;
 use weir_cluster::Activity;
 
 use crate::clock::now;
-use crate::upstream::{Freshness, RequestBody, ResponseBody, Upstream, UpstreamRequest};
+use crate::upstream::{Channel, Freshness, RequestBody, ResponseBody, Upstream, UpstreamRequest};
 use crate::wire::protocol::Protocol;
 use scan::Scan;
 
@@ -100,7 +100,8 @@ async fn page(replica: &Arc<Upstream>) -> Option<u32> {
     let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
     let request = || UpstreamRequest::plain(&Method::GET, &path, &headers, RequestBody::empty());
     let server = replica.metrics.as_ref().unwrap_or(replica);
-    let (head, mut body) = server.send(Protocol::Http, Freshness::New, request).await.ok()?.into_parts();
+    let (head, mut body) =
+        server.send(Protocol::Http, Freshness::New, Channel::Common, request).await.ok()?.into_parts();
     if !head.status.is_success() {
         return None;
     }

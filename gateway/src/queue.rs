@@ -10,6 +10,7 @@ mod dispatcher;
 mod failures;
 mod first_byte;
 mod fixed_hash;
+mod given_up;
 mod partition;
 mod queue_limit;
 mod queue_state;
@@ -39,6 +40,7 @@ pub(crate) use credit::Credit;
 use dispatcher::Dispatcher;
 pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, Task};
 use first_byte::FirstByteWait;
+use given_up::{AnswerTime, GivenUp};
 pub(crate) use partition::{GatewaySet, Membership};
 pub(crate) use queue_limit::QueueLimit;
 use queue_state::{QueueState, notify};
@@ -127,6 +129,8 @@ impl RevisionQueue {
                 dispatcher: Dispatcher::new(limit),
                 activity: Activity::default(),
                 in_flight: 0,
+                answer_time: AnswerTime::default(),
+                given_up: GivenUp::default(),
                 scale: Scale::Up,
                 failure: None,
                 outlook: Outlook::Starts,

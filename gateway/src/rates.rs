@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use weir_access::{ClientLimits, Rate, Unit};
 
 pub(crate) use account::{Account, AccountLimits, limits_of};
-use eviction::make_room;
+pub(crate) use eviction::make_room;
 pub(crate) use meter::Meter;
 
 /// Maximum number of buckets with an entry, so that memory is bounded.

@@ -43,6 +43,8 @@ pub(crate) struct Upstream {
     pub(crate) endpoints: Endpoints,
     pub(crate) http1_pool: http1::Http1Pool,
     grpc: http2::GrpcChannel,
+    /// Channel for the calls of clients that give up many of them.
+    separate_grpc: http2::GrpcChannel,
     /// TLS of the connections; `None` if they are plain.
     tls: Option<UpstreamTls>,
     /// Cancelled when the upstream has left the cluster, so that its open requests will not be answered.
@@ -103,6 +105,16 @@ pub(crate) enum Freshness {
     Own,
 }
 
+/// One of the two shared HTTP/2 connections to an upstream. A connection is read in order, so a call waits behind those
+/// that were sent over it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// The connection for the calls of most clients.
+    Common,
+    /// The connection for the calls of clients that give up many of them.
+    Separate,
+}
+
 impl Upstream {
     /// Creates the upstream of a replica of this revision. `tls` is for revisions whose replicas serve it.
     pub(crate) fn of_replica(replica: &Replica, revision: &Revision, tls: Option<&Arc<ReplicaTls>>) -> Self {
@@ -131,6 +143,7 @@ impl Upstream {
             endpoints,
             http1_pool: http1::Http1Pool::default(),
             grpc: http2::GrpcChannel::default(),
+            separate_grpc: http2::GrpcChannel::default(),
             tls: None,
             lost: CancellationToken::new(),
             end: OnceLock::new(),
@@ -149,6 +162,7 @@ impl Upstream {
         self: &Arc<Self>,
         protocol: Protocol,
         freshness: Freshness,
+        channel: Channel,
         request: impl FnOnce() -> UpstreamRequest<'a>,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let Some(address) = self.address(protocol) else {
@@ -161,8 +175,12 @@ impl Upstream {
                 Ok(response.map(ResponseBody::Http1))
             }
             Protocol::Http | Protocol::Grpc => {
+                let channel = match channel {
+                    Channel::Common => &self.grpc,
+                    Channel::Separate => &self.separate_grpc,
+                };
                 // Boxed, so that the future of an HTTP request reserves no space for gRPC.
-                let response = Box::pin(self.grpc.send(self.dialing(address), freshness, request)).await?;
+                let response = Box::pin(channel.send(self.dialing(address), freshness, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
             }
         }

@@ -3,22 +3,27 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+
 use super::RevisionQueue;
 use super::admission_request::{AdmissionRound, QueueWait};
 use super::dispatcher::{EndpointId, Granted};
 use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
-use crate::clock::now;
-use crate::upstream::{RequestKind, Upstream};
+use crate::clock::{now, until};
+use crate::upstream::{Channel, RequestKind, Upstream};
 use crate::wire::protocol::Protocol;
 
-/// Permission to have one request at a replica. A dropped credit is given back as abandoned.
+/// Permission to have one request at a replica. A dropped credit is given back as abandoned: at once, or once the replica
+/// has probably finished a request that was sent and not answered.
 pub(crate) struct Credit {
     queue: Arc<RevisionQueue>,
     id: EndpointId,
     /// The request's sequence number, which keeps its order in the queue if it is retried.
     pub(crate) sequence: u64,
     pub(crate) upstream: Arc<Upstream>,
+    /// Channel to the replica, if the request is a call over HTTP/2.
+    pub(crate) channel: Channel,
     /// Time from the request's arrival to this credit.
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
@@ -30,6 +35,8 @@ pub(crate) struct Credit {
     /// Number of other requests in the same batch; `None` if the request is not a batch.
     others: Option<u32>,
     open: bool,
+    /// True from the sending of the request to the head of its response.
+    awaits_answer: bool,
     rest: Rest,
     /// Kind of the request for the replica's load.
     kind: RequestKind,
@@ -51,6 +58,7 @@ impl Credit {
         granted: Granted<Arc<Upstream>>,
         wait: QueueWait,
         since: Instant,
+        channel: Channel,
     ) -> Self {
         granted.replica.load.begin();
         let company = granted.replica.load.get().requests;
@@ -58,6 +66,7 @@ impl Credit {
             company,
             queue: Arc::clone(queue),
             id: granted.id,
+            channel,
             sequence: granted.sequence,
             upstream: granted.replica,
             queued: since.saturating_duration_since(wait.since),
@@ -66,6 +75,7 @@ impl Credit {
             charge: granted.charge,
             others: None,
             open: true,
+            awaits_answer: false,
             rest: Rest::Never,
             kind: RequestKind::Unary,
         }
@@ -120,6 +130,16 @@ impl Credit {
     /// Gives the credit back after an attempt with this outcome.
     pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
         self.close(outcome, verdict, now());
+    }
+
+    /// Records that the request is sent to the replica.
+    pub(crate) fn begin_attempt(&mut self) {
+        self.awaits_answer = true;
+    }
+
+    /// Records that the response has begun, or that the attempt failed.
+    pub(crate) fn end_attempt(&mut self) {
+        self.awaits_answer = false;
     }
 
     /// Records that the replica sends a response of unknown length: a scale-in removes such a replica last.
@@ -222,12 +242,37 @@ impl Credit {
         self.resume();
         self.queue.release(self, outcome, verdict, at);
     }
+
+    /// Returns the time until which the credit should be kept after its request was given up; `None` if it should be given
+    /// back at once. A stream that has rested may have no work at the replica.
+    fn kept_until(&self, at: Instant) -> Option<Instant> {
+        let is_at_work = self.awaits_answer && self.rest == Rest::Never;
+        is_at_work.then(|| self.queue.give_up(self.charge, self.since, at)).flatten()
+    }
+
+    /// Keeps the credit until `end` in a task of its own. The number of credits limits the number of these tasks.
+    fn keep(&mut self, end: Instant, runtime: &Handle) {
+        let (queue, upstream) = (Arc::clone(&self.queue), Arc::clone(&self.upstream));
+        let kept = Self { queue, upstream, awaits_answer: false, ..*self };
+        self.open = false;
+        runtime.spawn(async move {
+            until(Some(end)).await;
+            drop(kept);
+        });
+    }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        if self.open {
-            self.close(Outcome::Abandoned, Verdict::Open, now());
+        if !self.open {
+            return;
+        }
+        match (self.kept_until(now()), Handle::try_current()) {
+            (Some(end), Ok(runtime)) => self.keep(end, &runtime),
+            (Some(_) | None, _) => self.close(Outcome::Abandoned, Verdict::Open, now()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

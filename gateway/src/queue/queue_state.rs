@@ -9,17 +9,22 @@ use weir_cluster::{Activity, Failure, Outlook};
 
 use super::admission_request::{AdmissionRound, QueueWait};
 use super::credit::Credit;
+use super::given_up::{AnswerTime, GivenUp};
+use super::shares::Charge;
 use super::verdict::Verdict;
 use super::wake_ups::WokenBy;
 use super::{RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
-use crate::upstream::Upstream;
+use crate::upstream::{Channel, Upstream};
 
 /// State of a revision queue, under its lock.
 pub(super) struct QueueState {
     pub(super) dispatcher: Dispatcher<Arc<Upstream>, WaiterHandle>,
     pub(super) activity: Activity,
     pub(super) in_flight: u32,
+    /// Mean time of the answers, which are neither errors nor streams that have rested.
+    pub(super) answer_time: AnswerTime,
+    pub(super) given_up: GivenUp,
     pub(super) scale: Scale,
     pub(super) failure: Option<Failure>,
     pub(super) outlook: Outlook,
@@ -134,7 +139,9 @@ impl QueueState {
         if wait.round == AdmissionRound::First {
             self.activity.queue_delay.record(queued);
         }
-        Credit::new(queue, granted, wait, at)
+        let client = granted.charge.map(Charge::client);
+        let channel = client.map_or(Channel::Common, |client| self.given_up.channel(client, at));
+        Credit::new(queue, granted, wait, at, channel)
     }
 
     pub(super) fn wakeups(

@@ -22,6 +22,9 @@ impl RevisionQueue {
         if let Some(took) = outcome.service_time() {
             (0..requests).for_each(|_| state.activity.service_time.record(took));
         }
+        if let Outcome::Answered(took) = outcome {
+            state.answer_time.record(took);
+        }
         state.in_flight = state.in_flight.saturating_sub(requests);
         let (charge, took) = credit.cost(at);
         state.dispatcher.charge(charge, took, at);
@@ -49,6 +52,16 @@ impl RevisionQueue {
         let wakeups = state.wakeups(self, dequeued, at);
         drop(state);
         notify(wakeups);
+    }
+
+    /// Counts a request that its client gave up at `at`, and that a replica got at `since`. Returns the time at which the
+    /// replica is expected to have finished it; `None` if the replica is expected to be free already.
+    pub(super) fn give_up(&self, charge: Option<Charge>, since: Instant, at: Instant) -> Option<Instant> {
+        let mut state = self.state.lock();
+        if let Some(charge) = charge {
+            state.given_up.record(charge.client(), at);
+        }
+        state.answer_time.expected_end(since, at)
     }
 
     /// Returns true if the replica's limit is measured from its answers.

@@ -56,6 +56,13 @@ pub(crate) struct Charge {
     cost_us: u64,
 }
 
+impl Charge {
+    /// Returns the client that is charged.
+    pub(super) fn client(self) -> ClientId {
+        self.client
+    }
+}
+
 /// Virtual time in microseconds of service for a weight of one, times [`SCALE`].
 type Tag = u64;
 

@@ -14,7 +14,7 @@ const PART: usize = 16;
 
 /// Removes the entries of all full buckets, or, if there are none, a sixteenth of the entries and at least one: those
 /// whose buckets are full soonest.
-pub(super) fn make_room<B: Clone + Eq + Hash>(buckets: &mut HashMap<B, Instant, impl BuildHasher>, now: Instant) {
+pub(crate) fn make_room<B: Clone + Eq + Hash>(buckets: &mut HashMap<B, Instant, impl BuildHasher>, now: Instant) {
     let before = buckets.len();
     buckets.retain(|_, full_at| *full_at > now);
     if buckets.is_empty() || buckets.len() < before {

@@ -1,4 +1,4 @@
-//! One shared HTTP/2 connection per upstream for gRPC calls. A call whose body is still arriving has a connection of
+//! A shared HTTP/2 connection to an upstream for gRPC calls; there are two of them, see `Channel`. A call whose body is still arriving has a connection of
 //! its own, so that data which its client leaves unread on either side cannot block other calls.
 //!
 //! The task of a request drives its call: it passes frames to the connection and takes the frames of the response, with

@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use tokio::sync::Notify;
 
 use crate::clock::now;
-use crate::upstream::{Freshness, RequestBody, Upstream, UpstreamRequest};
+use crate::upstream::{Channel, Freshness, RequestBody, Upstream, UpstreamRequest};
 use crate::wire::headers;
 use crate::wire::protocol::Protocol;
 
@@ -56,7 +56,7 @@ async fn probe(upstream: &Arc<Upstream>, report_capacity: &impl Fn(u32)) -> bool
     let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
     let request = || UpstreamRequest::plain(&Method::GET, &path, &headers, RequestBody::empty());
     let exchange = async {
-        let response = upstream.send(Protocol::Http, Freshness::New, request);
+        let response = upstream.send(Protocol::Http, Freshness::New, Channel::Common, request);
         let (head, body) = response.await.ok()?.into_parts();
         // Some servers log an error if the client does not read the whole response.
         body.discard(now()).await;

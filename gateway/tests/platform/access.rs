@@ -4,6 +4,7 @@
 mod certificates;
 mod client_shares;
 mod concurrency;
+mod given_up;
 mod matrix;
 mod metered;
 mod peers;

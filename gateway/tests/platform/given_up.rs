@@ -2,6 +2,7 @@
 //! connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -25,14 +26,23 @@ const ANSWER: &[u8] = b"\x88\0\x0bgrpc-status\x010";
 
 /// A replica that answers a call only after the call was reset, as if answer and reset had crossed.
 #[derive(Default)]
-struct LateReplica {
-    connections: AtomicUsize,
-    calls: AtomicUsize,
+pub(crate) struct LateReplica {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) calls: AtomicUsize,
     /// Set to make the replica answer at once from then on.
-    is_prompt: AtomicBool,
+    pub(crate) is_prompt: AtomicBool,
 }
 
 impl LateReplica {
+    /// Starts a replica, and returns its address.
+    pub(crate) async fn start() -> (Arc<Self>, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let replica = Arc::new(Self::default());
+        tokio::spawn(Arc::clone(&replica).serve(listener));
+        (replica, address)
+    }
+
     async fn serve(self: Arc<Self>, listener: TcpListener) {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(Arc::clone(&self).talk(stream));
@@ -90,10 +100,7 @@ const CALLS: usize = 450;
 
 #[tokio::test]
 async fn calls_that_are_given_up_do_not_end_other_calls() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let replica = Arc::new(LateReplica::default());
-    tokio::spawn(Arc::clone(&replica).serve(listener));
+    let (replica, address) = LateReplica::start().await;
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(1000), |_| {}).await;
     world.put(1, "a", address).await;

@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::error::GatewayError;
 use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::{
-    Freshness, RequestBody, ResponseBody, Upgrade, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    Channel, Freshness, RequestBody, ResponseBody, Upgrade, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use crate::wire::headers;
 use crate::wire::protocol::Protocol;
@@ -67,11 +67,13 @@ pub(super) async fn try_replica(
         credit.settle(Outcome::Abandoned, Verdict::Open);
         return Attempt::Over(GatewayError::NoUpgrade);
     }
+    credit.begin_attempt();
     // The future that lends the credit is boxed: most requests are buffered whole and lend none, so their own futures
     // should not reserve space for it.
     let upload = buffered.upload();
+    let channel = credit.channel;
     let mut lending = upload.map(|upload| Box::pin(lend_while_slow(&mut credit, upload)));
-    let sending = exchange(request.protocol, buffered, &upstream, |body| request.to_replica(body));
+    let sending = exchange(request.protocol, buffered, &upstream, channel, |body| request.to_replica(body));
     let reply = tokio::select! {
         biased;
         reply = sending => Some(reply),
@@ -83,10 +85,10 @@ pub(super) async fn try_replica(
     // The replica is working on its answer, or the attempt is over, so a lent credit is taken back.
     credit.resume();
     let Some(reply) = reply else {
-        let since = credit.since;
-        credit.settle(Outcome::Abandoned, Verdict::Open);
-        return late(request, &upstream.name, since);
+        // The credit is dropped here, because the replica may still work on the request.
+        return late(request, &upstream.name, credit.since);
     };
+    credit.end_attempt();
     let refusal = reply.as_ref().ok().filter(|_| terms.may_retry_refusal);
     let refusal = refusal.and_then(|reply| codec::refusal(request.protocol, reply));
     match (reply, refusal) {
@@ -133,7 +135,7 @@ pub(super) async fn try_gateway(
         tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
         return Attempt::Failed(Failure::Unserved);
     };
-    let sending = exchange(request.protocol, buffered, &peer, |body| request.to_gateway(body));
+    let sending = exchange(request.protocol, buffered, &peer, Channel::Common, |body| request.to_gateway(body));
     let reply = tokio::select! {
         biased;
         reply = sending => reply,
@@ -186,11 +188,12 @@ pub(crate) async fn exchange<'a>(
     protocol: Protocol,
     buffered: &mut BufferedBody,
     upstream: &Arc<Upstream>,
+    channel: Channel,
     request: impl Fn(RequestBody) -> UpstreamRequest<'a>,
 ) -> Result<Response<ResponseBody>, UpstreamError> {
     let freshness = if buffered.is_whole() { Freshness::Any } else { Freshness::Own };
     let begun = now();
-    let sent = upstream.send(protocol, freshness, || request(buffered.take_request_body()));
+    let sent = upstream.send(protocol, freshness, channel, || request(buffered.take_request_body()));
     match (sent.await, freshness) {
         // The client's upload failed, which is not the replica's fault.
         (Err(error), _) if buffered.has_upload_failed() => {
@@ -198,7 +201,7 @@ pub(crate) async fn exchange<'a>(
         }
         (Err(error), Freshness::Any) if was_stale(&error, begun) => {
             let again = || request(buffered.take_request_body());
-            let sent = Box::pin(upstream.send(protocol, Freshness::New, again)).await;
+            let sent = Box::pin(upstream.send(protocol, Freshness::New, channel, again)).await;
             sent.map_err(unreachable_as_broken)
         }
         (sent, Freshness::Any | Freshness::New | Freshness::Own) => sent,

@@ -17,7 +17,7 @@ use crate::pipeline::forward::relay::{Relay, RelayEnd};
 use crate::pipeline::forward::request::ProxyRequest;
 use crate::queue::Readiness;
 use crate::router::model_of_path;
-use crate::upstream::Upstream;
+use crate::upstream::{Channel, Upstream};
 use crate::wire::headers;
 use crate::wire::protocol::Protocol;
 
@@ -91,7 +91,7 @@ async fn ask(
     buffered: &mut BufferedBody,
     upstream: &Arc<Upstream>,
 ) -> Result<Response<DownstreamBody>, String> {
-    let asking = exchange(request.protocol, buffered, upstream, |body| request.to_replica(body));
+    let asking = exchange(request.protocol, buffered, upstream, Channel::Common, |body| request.to_replica(body));
     let reply = match tokio::time::timeout(TIMEOUT, asking).await {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => return Err(format!("replica {}: {}", upstream.name, error.because)),
