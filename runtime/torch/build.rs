@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 43] = [
+const SHIM: [&str; 45] = [
     "weir_torch.h",
     "argument.h",
     "checked_operator.h",
+    "choice.h",
     "compiled.h",
     "division.h",
     "error.h",
@@ -23,6 +24,7 @@ const SHIM: [&str; 43] = [
     "vision.h",
     "writes.h",
     "argument.cc",
+    "choice.cc",
     "compiled.cc",
     "device.cc",
     "division.cc",

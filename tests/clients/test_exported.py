@@ -32,17 +32,19 @@ SERVED = {
     "norm": ("x FP32 [-1, 4, 6]", MOST),
     "even": ("x FP32 [-1, -1, 3]", MOST),
     "ungraded": ("x FP32 [-1, 6]", MOST),
+    "branches": ("x FP32 [-1, -1, 4]", MOST),
     "torch_2_8": ("x FP32 [-1, 4]", MOST),
     "torch_2_13": ("x FP32 [-1, 4]", MOST),
     "torch_2_15": ("x FP32 [-1, 4]", MOST),
     "centred": ("x FP32 [-1, 4]", 0),
     "share": ("x FP32 [-1, 4]", 0),
     "mixer": ("x FP32 [-1, 3, 8]", 0),
+    "condition": ("x FP32 [-1, 4]", 0),
     "fixed": ("x FP32 [2, 3], y FP32 [3, 4]", 0),
 }
 REFUSED = {
     "counter": "changes 'count'",
-    "condition": "operator torch.ops.higher_order.cond at 'cond' is a higher-order operator",
+    "loop": "operator torch.ops.higher_order.while_loop at 'while_loop' is a higher-order operator",
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops import while_loop
 
 HERE = Path(__file__).resolve().parent / "exported"
 
@@ -229,6 +230,35 @@ class Release(nn.Module):
         return {"y": self.norm(self.layer(x))[:, self.order] + self.shift}
 
 
+class Condition(nn.Module):
+    """The rows decide together which branch runs."""
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+class Branches(nn.Module):
+    """The length of the sequence decides which branch runs, and a weight decides inside of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.window, self.word = nn.Conv1d(4, 4, 3, padding=1), nn.Linear(4, 4)
+        self.register_buffer("gain", torch.tensor([0.5, -2.0]))
+
+    def forward(self, x):
+        def long(x):
+            windows = self.window(x.mT).mT.contiguous()
+            halved = lambda y: (y * self.gain[0]).relu()  # noqa: E731
+            return torch.cond(self.gain.sum() > 0, lambda y: y.exp(), halved, (windows,)), windows.sum(1)
+
+        def short(x):
+            words = self.word(x)
+            return words.relu() + words, words.amax(1)
+
+        every, pooled = torch.cond(x.shape[1] > 5, long, short, (x,))
+        return {"every": every + x, "pooled": pooled}
+
+
 class Model(NamedTuple):
     module: nn.Module
     # Makes the arguments for a number of rows.
@@ -240,6 +270,11 @@ class Model(NamedTuple):
 
 def floats(*shape):
     return lambda rows: (torch.randn(rows, *shape),)
+
+
+def lengths(width):
+    """Sequences whose length depends on the number of rows."""
+    return lambda rows: (torch.randn(rows, 4 + rows % 4, width),)
 
 
 def tokens(rows):
@@ -271,6 +306,8 @@ MODELS = {
     "fixed": Model(Fixed(), lambda rows: (torch.randn(2, 3), torch.randn(3, 4)), batched=False),
     "even": Model(Even(), floats(4, 3), ({1: "even"},)),
     "ungraded": Model(Ungraded(), floats(6)),
+    "condition": Model(Condition(), floats(4)),
+    "branches": Model(Branches(), lengths(4), ({1: "length"},)),
 }
 
 
@@ -286,14 +323,14 @@ class Counter(nn.Module):
         return x + self.count
 
 
-class Condition(nn.Module):
-    """Refused: has a subgraph."""
+class Loop(nn.Module):
+    """Refused: repeats a subgraph."""
 
     def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+        return while_loop(lambda x: x.abs().max() > 1, lambda x: (x / 2,), (x,))[0]
 
 
-REFUSED = {"counter": Counter(), "condition": Condition()}
+REFUSED = {"counter": Counter(), "loop": Loop()}
 
 
 def flat(values, prefix):
@@ -315,14 +352,20 @@ def shapes(model: Model, arguments):
     return tuple(found)
 
 
+def save(name: str, program) -> None:
+    """Writes a program without the lines of code that its nodes come from."""
+    graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        node.meta.pop("stack_trace", None)
+    torch.export.save(program, HERE / f"{name}.pt2")
+
+
 def write(name: str, model: Model) -> None:
     module = model.module.eval()
     example = model.arguments(2)
     dynamic = shapes(model, example) if model.batched else None
     program = torch.export.export(module, example, dynamic_shapes=dynamic)
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)
-    torch.export.save(program, HERE / f"{name}.pt2")
+    save(name, program)
     names = list(torch.export.load(HERE / f"{name}.pt2").graph_signature.user_inputs)
     answers = {}
     for rows in (1, 2, 7, MOST) if model.batched else (1,):
@@ -345,10 +388,11 @@ def main() -> None:
     if sys.argv[1:] == ["release"]:
         write("torch_" + "_".join(torch.__version__.split(".")[:2]), Model(Release(), floats(4)))
         return
-    for name, model in MODELS.items():
+    chosen = lambda models: {name: models[name] for name in sys.argv[1:] or models if name in models}  # noqa: E731
+    for name, model in chosen(MODELS).items():
         write(name, model)
-    for name, module in REFUSED.items():
-        torch.export.save(torch.export.export(module.eval(), (torch.randn(2, 4),)), HERE / f"{name}.pt2")
+    for name, module in chosen(REFUSED).items():
+        save(name, torch.export.export(module.eval(), (torch.randn(2, 4),)))
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ fn assert_ordered(plan: &Plan, program: &Program) {
 }
 
 fn assert_runs(call: &Call, filled: &mut BTreeSet<usize>) {
+    call.guards.iter().for_each(|(slot, _)| assert!(filled.contains(slot), "{slot} of {call:?}"));
     let operands = call.arguments.iter().flat_map(|(_, value)| value.slots());
     operands.for_each(|slot| assert!(filled.contains(&slot), "{slot} of {call:?}"));
     for output in &call.outputs {
@@ -82,7 +83,7 @@ fn read(json: ProgramJson, weights: &HashMap<String, Payload>) -> Option<Program
 
 #[test]
 fn no_program_makes_the_reader_panic() {
-    let texts: Vec<Vec<u8>> = ["mlp", "encoder", "numbers", "even", "bag", "ungraded"]
+    let texts: Vec<Vec<u8>> = ["mlp", "encoder", "numbers", "even", "bag", "ungraded", "branches"]
         .iter()
         .map(|name| serde_json::to_vec(&without_weights(name)).unwrap())
         .collect();
@@ -101,7 +102,7 @@ fn no_program_makes_the_reader_panic() {
 /// The edits leave most programs well-formed, other than mutations of the text.
 #[test]
 fn no_edited_program_makes_the_reader_panic() {
-    let programs = ["cnn", "mlp", "numbers", "bag", "autoencoder", "ungraded"];
+    let programs = ["cnn", "mlp", "numbers", "bag", "autoencoder", "ungraded", "branches"];
     let corpus = trees::Corpus::of(programs.map(program_with_weights).into());
     fuzz(
         SECONDS,

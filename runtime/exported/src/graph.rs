@@ -8,6 +8,7 @@ use self::builder::{Builder, at, guards, root_call};
 use crate::error::ExportedError;
 use crate::expression::Expression;
 use crate::inline::inline;
+use crate::operators::CHOICE;
 use crate::schema::{ProgramJson, RangeConstraint, TensorMeta};
 use crate::tree::{self, Step};
 
@@ -142,6 +143,16 @@ pub(crate) struct Node {
     pub(crate) place: String,
     pub(crate) arguments: Vec<(String, Argument)>,
     pub(crate) outputs: Vec<Returned>,
+    /// The node runs only if all these conditions hold, of which the later ones may be computed only if the earlier ones
+    /// hold.
+    pub(crate) guards: Vec<Guard>,
+}
+
+/// A truth value, and the one at which a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) condition: ValueId,
+    pub(crate) expected: bool,
 }
 
 /// The target of a node.
@@ -156,6 +167,7 @@ pub(crate) enum Operator {
 impl std::fmt::Display for Operator {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Registered { name, .. } if name == CHOICE => write!(to, "torch.cond"),
             Self::Registered { name, overload } if overload.is_empty() => write!(to, "{name}"),
             Self::Registered { name, overload } => write!(to, "{name}.{overload}"),
             Self::Scalar(name) => write!(to, "{name}"),
@@ -234,6 +246,9 @@ impl Program {
         self.inputs.iter().try_for_each(|input| defined.add(input.value))?;
         self.weights.iter().try_for_each(|weight| defined.add(weight.value))?;
         for node in &self.nodes {
+            if node.guards.iter().any(|guard| !defined.values[guard.condition]) {
+                return Err(at(node, "condition", "it is used before it is computed".to_owned()));
+            }
             for (name, argument) in &node.arguments {
                 let missing = argument.values().into_iter().find(|value| !defined.values[*value]);
                 if let Some(value) = missing {

@@ -1,6 +1,10 @@
 //! The table of operators for the proof of row independence: how each one treats the dimension of the rows. An operator
 //! that is missing here is unknown.
 
+/// Operator of this runtime that returns the result of the branch that has run: a condition, and a result for each of its
+/// values.
+pub(crate) const CHOICE: &str = "weir::choose";
+
 /// Treatment of rows by an operator. The rule holds for the operands that carry rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {

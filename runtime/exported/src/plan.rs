@@ -47,7 +47,10 @@ pub struct Call {
     pub arguments: Vec<(String, PlanValue)>,
     /// Destinations of the returned values.
     pub outputs: Vec<PlanOutput>,
-    /// Slots whose values no later call uses.
+    /// Slots of truth values with the value at which the call is made, in their order. A slot may be empty if the value in
+    /// an earlier one differs.
+    pub guards: Vec<(usize, bool)>,
+    /// Slots whose values no later call uses. They are freed whether the call is made or not.
     pub frees: Vec<usize>,
 }
 
@@ -155,6 +158,7 @@ impl Program {
             place: node.place.clone(),
             arguments: node.arguments.iter().map(argument).collect(),
             outputs: node.outputs.iter().map(output).collect(),
+            guards: node.guards.iter().map(|guard| (slots[guard.condition], guard.expected)).collect(),
             frees: Vec::new(),
         })
     }
@@ -235,6 +239,8 @@ fn add_frees(calls: &mut [Call], used: &mut BTreeSet<usize>, first: usize) {
             PlanOutput::List(slots) => slots.clone(),
             PlanOutput::Dropped => Vec::new(),
         });
-        call.frees = operands.chain(results).filter(|slot| used.insert(*slot) && *slot >= first).collect();
+        let guards = call.guards.iter().map(|(slot, _)| *slot);
+        call.frees =
+            operands.chain(results).chain(guards).filter(|slot| used.insert(*slot) && *slot >= first).collect();
     }
 }

@@ -6,6 +6,7 @@
 //! of its result from that row of its operands alone.
 
 mod arguments;
+mod branches;
 mod dimensions;
 mod gathers;
 mod pairs;
@@ -110,10 +111,17 @@ impl Program {
             match proof.node(node) {
                 Ok(()) => {}
                 Err(Stop::Coupled) => return Verdict::Coupled(named(node)),
-                Err(Stop::Unknown) => return Verdict::Unknown(named(node)),
+                Err(Stop::Unknown) => return self.undecided(node),
             }
         }
         proof.outputs()
+    }
+
+    /// Returns the verdict if a node cannot be decided. Trial runs would not show that the rows decide together which
+    /// branch runs, if the trial's rows all took the same one.
+    fn undecided(&self, node: &Node) -> Verdict {
+        let choice = self.nodes.iter().find(|node| branches::is_choice(node));
+        choice.map_or_else(|| Verdict::Unknown(named(node)), |choice| Verdict::Coupled(named(choice)))
     }
 }
 
@@ -189,6 +197,9 @@ impl Proof<'_> {
         let Operator::Registered { name, .. } = &node.operator else {
             return self.scalar(node);
         };
+        if let Some(proven) = self.branched(node, name) {
+            return proven;
+        }
         let rule = name.strip_prefix("aten::").and_then(rule);
         let states: Vec<State> = operands.iter().map(|value| self.state(*value)).collect();
         if states.iter().all(|state| *state == State::Constant) && rule != Some(Rule::Size) {

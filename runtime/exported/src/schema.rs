@@ -82,6 +82,16 @@ pub(crate) struct NodeJson {
     pub(crate) outputs: Vec<Value>,
     #[serde(default)]
     pub(crate) name: Option<String>,
+    /// Conditions of a node that was in a branch, from the outermost one.
+    #[serde(skip)]
+    pub(crate) guards: Vec<GuardJson>,
+}
+
+/// A condition by the name of its truth value, and the value at which a node runs.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardJson {
+    pub(crate) condition: String,
+    pub(crate) expected: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -44,6 +44,8 @@ fn rows_are_followed_through_each_program() {
         ("fixed", "no batch"),
         ("even", "proven"),
         ("ungraded", "proven"),
+        ("branches", "proven"),
+        ("condition", "coupled: operator aten::sum at 'sum_1'"),
         ("torch_2_8", "proven"),
         ("torch_2_13", "proven"),
         ("torch_2_15", "proven"),
@@ -97,8 +99,22 @@ fn programs_that_cannot_be_served_name_the_operator() {
     };
     let counter = refused("counter");
     assert!(counter.contains("changes 'count'"), "{counter}");
-    let condition = refused("condition");
-    assert!(condition.contains("torch.ops.higher_order.cond"), "{condition}");
+    let repeated = refused("loop");
+    assert!(repeated.contains("torch.ops.higher_order.while_loop"), "{repeated}");
+}
+
+#[test]
+fn branches_are_calls_with_guards() {
+    let program = program("branches").unwrap();
+    for processor in [Processor::Cpu, Processor::Gpu] {
+        let plan = program.plan(processor).unwrap();
+        let guards = |name: &str| plan.calls.iter().find(|call| call.name == name).unwrap().guards.clone();
+        assert!(guards("aten::gt").is_empty() && guards("aten::add").len() == 1);
+        // The condition inside of a branch is computed only there.
+        assert_eq!(guards("aten::is_nonzero"), guards("aten::conv1d"));
+        assert_eq!(guards("aten::exp").len(), 2);
+        assert_eq!(guards("aten::linear"), [(guards("aten::conv1d")[0].0, false)]);
+    }
 }
 
 #[test]

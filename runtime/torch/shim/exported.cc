@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "choice.h"
 #include "division.h"
 #include "error.h"
 #include "meter.h"
@@ -128,6 +129,12 @@ struct Result {
   std::vector<size_t> slots;
 };
 
+// A truth value in a slot, and the one at which a call is made.
+struct Guard {
+  size_t slot;
+  bool expected;
+};
+
 struct Call {
   std::shared_ptr<torch::jit::Operator> op;
   mutable std::optional<torch::jit::Operation> run;
@@ -135,6 +142,7 @@ struct Call {
   std::vector<Argument> arguments;
   std::vector<size_t> written;  // indices of the arguments that the operator writes to
   std::vector<Result> results;
+  std::vector<Guard> guards;
   std::vector<size_t> frees;
 };
 
@@ -261,6 +269,16 @@ void push_arguments(const Call& call, std::vector<IValue>& stack, const Lookup& 
   for (const auto& argument : call.arguments) {
     stack.push_back(argument.constant ? argument.value : value_of(argument.item, argument.form, lookup));
   }
+}
+
+// True if a call is to be made. A later condition may have no value if an earlier one does not hold.
+template <typename Lookup>
+bool is_made(const Call& call, const Lookup& lookup) {
+  return std::all_of(call.guards.begin(), call.guards.end(), [&](const Guard& guard) {
+    const IValue& condition = lookup(guard.slot);
+    TORCH_CHECK(condition.isBool(), "the condition of ", call.place, " is no truth value");
+    return condition.toBool() == guard.expected;
+  });
 }
 
 void execute(const Call& call, std::vector<IValue>& stack) {
@@ -423,6 +441,10 @@ class Loader {
       }
       call.results.push_back(std::move(result));
     }
+    for (auto count = code_.count(); count > 0; --count) {
+      auto condition = slot();
+      call.guards.push_back({condition, code_.number() != 0});
+    }
     call.frees = slots();
     return call;
   }
@@ -537,11 +559,14 @@ class Run {
 
   std::vector<IValue> operator()() {
     std::vector<IValue> stack;
+    auto lookup = [this](size_t slot) -> const IValue& { return at(slot); };
     for (const auto& call : program_.calls) {
-      push_arguments(call, stack, [this](size_t slot) -> const IValue& { return at(slot); });
-      check_writes(call, stack);
-      execute(call, stack);
-      store(call, stack, [this](size_t index) -> IValue& { return slot(index); });
+      if (is_made(call, lookup)) {
+        push_arguments(call, stack, lookup);
+        check_writes(call, stack);
+        execute(call, stack);
+        store(call, stack, [this](size_t index) -> IValue& { return slot(index); });
+      }
       for (auto index : call.frees) {
         slot(index) = IValue();
       }
@@ -607,6 +632,7 @@ WeirStatus weir_exported_load(
     weir::check_operands();
     weir::check_divisions();
     weir::register_vision_operators();
+    weir::register_choice();
     c10::InferenceMode inference;
     auto made = std::make_unique<WeirExported>();
     if (device >= 0) {

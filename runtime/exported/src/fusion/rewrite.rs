@@ -26,7 +26,7 @@ impl<'a> Rewrite<'a> {
         let is_packed = fused.iter().any(|fused| fused.convolution.geometry.is_some());
         for (index, node) in self.program.nodes.iter().enumerate() {
             let written = match by_place.get(&index) {
-                Some(fused) => self.fused(fused),
+                Some(fused) => Node { guards: node.guards.clone(), ..self.fused(fused) },
                 None if absorbed.contains(&index) => continue,
                 None if is_packed => reshaping(node),
                 None => node.clone(),
@@ -70,6 +70,7 @@ impl<'a> Rewrite<'a> {
         set(&mut node, "input", Argument::Value(input));
         others.iter().for_each(|(name, argument)| set(&mut node, name, argument.clone()));
         node.outputs = vec![Returned::Value(self.calls.values)];
+        node.guards = Vec::new();
         self.prepare(node)
     }
 
@@ -173,6 +174,7 @@ fn node(operator: &str, place: &str, arguments: Vec<(&str, Argument)>, result: V
         place: place.to_owned(),
         arguments: arguments.into_iter().map(|(name, argument)| (name.to_owned(), argument)).collect(),
         outputs: vec![Returned::Value(result)],
+        guards: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Activation, Convolution, Fused, Geometry};
 use crate::expression::Expression;
 use crate::graph::{Argument, ElementType, Node, Operator, Program, Returned, ValueId, ValueKind, Weight};
 use crate::memory::Memory;
+use crate::operators::CHOICE;
 
 const CONVOLUTIONS: [&str; 4] = ["aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"];
 
@@ -83,17 +84,19 @@ impl<'a> Search<'a> {
         let mut fused =
             Fused { place: index, convolution, norm: None, sum: None, activation: Activation::NONE, result };
         let mut parts = vec![index];
-        if let Some((next, norm)) = self.user(fused.result).filter(|(_, norm)| self.is_norm(norm, &fused)) {
+        let guards = &self.program.nodes[index].guards;
+        let user = |value| self.user(value).filter(|(_, node)| node.guards == *guards);
+        if let Some((next, norm)) = user(fused.result).filter(|(_, norm)| self.is_norm(norm, &fused)) {
             (fused.norm, fused.result) = (Some(norm), result_of(norm)?);
             parts.push(next);
         }
-        if let Some((next, node)) = self.user(fused.result).filter(|(next, _)| is_packed && !absorbed.contains(next))
+        if let Some((next, node)) = user(fused.result).filter(|(next, _)| is_packed && !absorbed.contains(next))
             && let Some(other) = self.summand(next, node, &fused)
         {
             (fused.sum, fused.result, fused.place) = (Some(other), result_of(node)?, next);
             parts.push(next);
         }
-        if let Some((next, node)) = self.user(fused.result).filter(|_| is_packed)
+        if let Some((next, node)) = user(fused.result).filter(|_| is_packed)
             && let Some(activation) = activation(node, &fused)
         {
             (fused.activation, fused.result) = (activation, result_of(node)?);
@@ -285,7 +288,7 @@ fn takes_any_strides(program: &Program, index: usize, memory: &Memory) -> bool {
     let of_elements = is_view && overload == "dtype";
     let is_written = |value: &ValueId| memory.is_written_by(*value, index + 1..usize::MAX);
     let is_lost = (is_view || MAY_COPY.contains(&name.as_str())) && node.returned_values().iter().any(is_written);
-    name.starts_with("aten::") && !STRIDED.contains(&name.as_str()) && !of_elements && !is_lost
+    (name.starts_with("aten::") || name == CHOICE) && !STRIDED.contains(&name.as_str()) && !of_elements && !is_lost
 }
 
 fn value(node: &Node, name: &str) -> Option<ValueId> {

@@ -39,6 +39,7 @@ fn registered(operator: &str, arguments: &[(&str, Argument)], result: ValueId) -
         place: format!("'{name}'"),
         arguments: arguments.iter().map(|(name, argument)| ((*name).to_owned(), argument.clone())).collect(),
         outputs: vec![Returned::Value(result)],
+        guards: Vec::new(),
     }
 }
 

@@ -6,14 +6,14 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{
-    Argument, Dimension, ElementType, Input, Node, Operator, Output, OutputKind, Payload, Returned, Value, ValueId,
-    ValueKind, Weight,
+    Argument, Dimension, ElementType, Guard, Input, Node, Operator, Output, OutputKind, Payload, Returned, Value,
+    ValueId, ValueKind, Weight,
 };
 use crate::error::ExportedError;
 use crate::expression::Expression;
 use crate::schema::{
-    ArgumentJson, GraphModule, InputSpec, ModuleCallSignature, Named, NamedArgument, NodeJson, OptionalTensor,
-    OutputSpec, SymInt, SymOr, TensorMeta,
+    ArgumentJson, GraphModule, GuardJson, InputSpec, ModuleCallSignature, Named, NamedArgument, NodeJson,
+    OptionalTensor, OutputSpec, SymInt, SymOr, TensorMeta,
 };
 use crate::tree::{self, Step};
 pub(super) fn at(node: &Node, argument: &str, what: String) -> ExportedError {
@@ -219,7 +219,11 @@ impl<'a> Builder<'a> {
             None => format!("node {index}"),
         };
         let operator = operator(&json.target, &place)?;
-        let mut node = Node { operator, place, arguments: Vec::new(), outputs: Vec::new() };
+        let mut node = Node { operator, place, arguments: Vec::new(), outputs: Vec::new(), guards: Vec::new() };
+        for GuardJson { condition, expected } in &json.guards {
+            let condition = self.value(condition).map_err(|what| refused(&node, "a condition", &what))?;
+            node.guards.push(Guard { condition, expected: *expected });
+        }
         for NamedArgument { name, arg } in &json.inputs {
             let argument = argument_of(arg).and_then(|argument| self.argument(argument));
             let argument = argument.map_err(|what| refused(&node, &format!("argument '{name}'"), &what))?;
@@ -327,7 +331,13 @@ pub(super) fn operator(target: &str, place: &str) -> Result<Operator, ExportedEr
     };
     let parts: Vec<&str> = registered.split('.').collect();
     match parts.as_slice() {
-        ["higher_order", ..] => unsupported("is a higher-order operator, whose subgraph is not run"),
+        ["higher_order", "wrap_with_autocast", ..] => {
+            unsupported("computes in other types: save the result of program.run_decompositions({}), which has them")
+        }
+        ["higher_order", ..] => unsupported(
+            "is a higher-order operator, whose subgraph is not run: export the model without it, such as a loop with a \
+             fixed number of steps",
+        ),
         [namespace, name, overload] => Ok(Operator::Registered {
             name: format!("{namespace}::{name}"),
             overload: if *overload == "default" { String::new() } else { (*overload).to_owned() },

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::graph::{Input, Output, Payload, Value, Weight};
+use crate::operators::CHOICE;
 
 /// Sizes of a tensor by text: `s` is the number of rows.
 fn sizes(text: &str) -> Vec<Option<Expression>> {
@@ -47,10 +48,14 @@ fn program_of(tensors: &[&str], nodes: &[(&str, Vec<(&str, Argument)>, usize)]) 
     let is_size = |at: &usize| tensors[*at] == "size";
     let has_rows = |at: &usize| tensors[*at].contains('s') && !is_size(at);
     let node = |(name, arguments, result): &(&str, Vec<(&str, Argument)>, usize)| Node {
-        operator: Operator::Registered { name: format!("aten::{name}"), overload: String::new() },
+        operator: Operator::Registered {
+            name: if name.contains(':') { (*name).to_owned() } else { format!("aten::{name}") },
+            overload: String::new(),
+        },
         place: "'it'".to_owned(),
         arguments: arguments.iter().map(|(name, argument)| ((*name).to_owned(), argument.clone())).collect(),
         outputs: vec![Returned::Value(*result)],
+        guards: Vec::new(),
     };
     let number =
         |at: usize| Value { name: format!("v{at}"), kind: ValueKind::Int(Expression::parse("s")), element_type: None };
@@ -288,4 +293,28 @@ fn sizes_that_depend_on_elements_are_not_decided() {
     let part = ("slice", vec![A, int("dim", 1), ("start", Argument::Value(1)), int("end", i64::MAX)], 2);
     let verdict = decided_all(&["s 4", "size", "s 1"], &[with_size("sym_size"), part]);
     assert!(!matches!(verdict, Verdict::Proven), "{verdict:?}");
+}
+
+/// The choice between the tensors 1 and 2 as tensor 3.
+fn choice(condition: Argument) -> (&'static str, Vec<(&'static str, Argument)>, usize) {
+    (CHOICE, vec![("condition", condition), ("yes", Argument::Value(1)), ("no", Argument::Value(2))], 3)
+}
+
+#[test]
+fn branches_keep_rows_apart_if_every_batch_takes_the_same() {
+    let computed = |name| (name, vec![A], 1);
+    let tensors = ["s 4", "s 4", "s 4", "s 4"];
+    let decided = |name, condition| decided_all(&tensors, &[computed(name), ("neg", vec![A], 2), choice(condition)]);
+    let coupled = Verdict::Coupled("operator torch.cond at 'it'".to_owned());
+    assert_eq!(decided("relu", Argument::Bool(true)), Verdict::Proven);
+    assert_eq!(decided("relu", Argument::Value(0)), coupled);
+    // Trial runs could all take the same branch.
+    assert_eq!(decided("an_unknown_operator", Argument::Bool(true)), coupled);
+    let truth = ("is_nonzero", vec![A], 1);
+    assert_eq!(
+        decided_all(&["s", "", "s", "s"], &[truth]),
+        Verdict::Coupled("operator aten::is_nonzero at 'it'".to_owned())
+    );
+    let moved = ("transpose", vec![A, int("dim0", 0), int("dim1", 1)], 2);
+    assert_eq!(decided_all(&["s 4", "s 4", "4 s", "s 4"], &[computed("relu"), moved, choice(Argument::None)]), coupled);
 }

@@ -93,6 +93,8 @@ impl PlanCode {
         for output in &call.outputs {
             self.output(output);
         }
+        self.count(call.guards.len());
+        self.numbers.extend(call.guards.iter().flat_map(|(slot, expected)| [*slot as i64, i64::from(*expected)]));
         self.slots(&call.frees);
     }
 
