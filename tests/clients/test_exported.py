@@ -44,6 +44,7 @@ SERVED = {
 }
 REFUSED = {
     "counter": "changes 'count'",
+    "cache": "changes 'cache'",
     "loop": "operator torch.ops.higher_order.while_loop at 'while_loop' is a higher-order operator",
 }
 

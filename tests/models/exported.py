@@ -323,6 +323,18 @@ class Counter(nn.Module):
         return x + self.count
 
 
+class Cache(nn.Module):
+    """Refused: writes to a part of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(3, 4))
+
+    def forward(self, x):
+        self.cache[:1].copy_(x[:1])
+        return x + self.cache.sum(0)
+
+
 class Loop(nn.Module):
     """Refused: repeats a subgraph."""
 
@@ -330,7 +342,7 @@ class Loop(nn.Module):
         return while_loop(lambda x: x.abs().max() > 1, lambda x: (x / 2,), (x,))[0]
 
 
-REFUSED = {"counter": Counter(), "loop": Loop()}
+REFUSED = {"counter": Counter(), "cache": Cache(), "loop": Loop()}
 
 
 def flat(values, prefix):

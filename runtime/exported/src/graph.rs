@@ -227,10 +227,7 @@ impl Program {
 
     /// Checks that each guard names only inputs of this program.
     fn check_guards_known(&self) -> Result<(), ExportedError> {
-        let unknown = self.guards.iter().flat_map(Expression::paths).find(|path| {
-            let mut inputs = self.inputs.iter();
-            inputs.all(|input| input.path != **path)
-        });
+        let unknown = self.guards.iter().flat_map(Expression::paths).find(|path| self.input_at(path).is_none());
         match unknown {
             None => Ok(()),
             Some(path) => {

@@ -43,6 +43,51 @@ const FRESH: [&str; 34] = [
     "aten::upsample_nearest2d",
 ];
 
+/// Operators whose result always shares the memory of their first operand.
+const VIEWS: [&str; 26] = [
+    "aten::alias",
+    "aten::as_strided",
+    "aten::chunk",
+    "aten::detach",
+    "aten::diagonal",
+    "aten::expand",
+    "aten::expand_as",
+    "aten::mT",
+    "aten::movedim",
+    "aten::narrow",
+    "aten::numpy_T",
+    "aten::permute",
+    "aten::select",
+    "aten::slice",
+    "aten::split",
+    "aten::split_with_sizes",
+    "aten::squeeze",
+    "aten::t",
+    "aten::transpose",
+    "aten::unbind",
+    "aten::unflatten",
+    "aten::unfold",
+    "aten::unsqueeze",
+    "aten::view",
+    "aten::view_as",
+    "aten::view_as_real",
+];
+
+/// Returns for each value the one of which it certainly is a view, or the value itself.
+pub(crate) fn origins(program: &Program) -> Vec<ValueId> {
+    let mut origins: Vec<ValueId> = (0..program.values.len()).collect();
+    for node in &program.nodes {
+        let Operator::Registered { name, .. } = &node.operator else { continue };
+        let Some(first) = node.arguments.first().and_then(|(_, argument)| argument.values().first().copied()) else {
+            continue;
+        };
+        if VIEWS.contains(&name.as_str()) || writes(name) {
+            node.returned_values().into_iter().for_each(|value| origins[value] = origins[first]);
+        }
+    }
+    origins
+}
+
 /// Groups of values that may share memory.
 #[derive(Debug)]
 pub(crate) struct Memory {

@@ -178,8 +178,10 @@ impl Program {
     fn written_inputs(&self) -> Result<Vec<bool>, ExportedError> {
         let weights: BTreeMap<ValueId, &str> =
             self.weights.iter().map(|weight| (weight.value, weight.name.as_str())).collect();
+        let origins = memory::origins(self);
         for node in &self.nodes {
-            let written = memory::target(node).into_iter().find_map(|value| weights.get(&value).copied());
+            let mut targets = memory::target(node).into_iter();
+            let written = targets.find_map(|value| weights.get(&origins[value]).copied());
             if let Some(weight) = self.statistics(node).or(written) {
                 return Err(writes_weight(node, weight));
             }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::expression::Expression;
 use crate::graph::{Dimension, Program, ValueKind};
+use crate::tree::Step;
 
 /// Smallest lower bound that the check enforces. An export records 2 for every dynamic size, because it treats 0 and 1
 /// as special, and runs with 1 nevertheless.
@@ -91,17 +92,27 @@ impl Program {
         }
     }
 
+    /// Returns the index of the input that a guard is about. For the arguments of `*args` and `**kwargs`, a guard has the
+    /// parameter's name first, which the paths of inputs do not have.
+    pub(crate) fn input_at(&self, path: &[Step]) -> Option<usize> {
+        let index = |path: &[Step]| self.inputs.iter().position(|input| input.path == *path);
+        index(path).or_else(|| match path {
+            [Step::Key(_), Step::Key(_), ..] => index(&path[1..]),
+            [Step::Key(name), Step::Position(at), inner @ ..] => {
+                index(&[&[Step::Key(format!("{name}_{at}"))], inner].concat())
+            }
+            _ => None,
+        })
+    }
+
     fn check_guards(&self, sizes: &[Vec<i64>]) -> Result<(), String> {
         let lookup = |expression: &Expression| match expression {
-            Expression::Size(path, axis) => {
-                let index = self.inputs.iter().position(|input| input.path == *path)?;
-                sizes.get(index)?.get(*axis).copied()
-            }
+            Expression::Size(path, axis) => sizes.get(self.input_at(path)?)?.get(*axis).copied(),
             Expression::Number(_) | Expression::Symbol(_) | Expression::Call(..) => None,
         };
         let failed = self.guards.iter().find(|guard| guard.evaluate(&lookup) == Some(0));
         let Some(path) = failed.and_then(|guard| guard.paths().first().copied()) else { return Ok(()) };
-        let index = self.inputs.iter().position(|input| input.path == *path).unwrap_or_default();
+        let index = self.input_at(path).unwrap_or_default();
         Err(format!(
             "input '{}' has the sizes {:?}, which the model was not exported for",
             self.inputs[index].name, sizes[index]

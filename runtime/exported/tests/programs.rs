@@ -99,6 +99,8 @@ fn programs_that_cannot_be_served_name_the_operator() {
     };
     let counter = refused("counter");
     assert!(counter.contains("changes 'count'"), "{counter}");
+    let cache = refused("cache");
+    assert!(cache.contains("operator aten::copy_ at 'copy_' changes 'cache'"), "{cache}");
     let repeated = refused("loop");
     assert!(repeated.contains("torch.ops.higher_order.while_loop"), "{repeated}");
 }

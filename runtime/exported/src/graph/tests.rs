@@ -62,3 +62,31 @@ fn an_assertion_is_left_out_unless_its_result_is_used() {
     assertion["outputs"] = json!([]);
     assert_eq!(calls(&[assertion, node("relu", "x", "z")]), 1);
 }
+
+#[test]
+fn guards_about_variable_arguments_name_their_parameter_first() {
+    let symbol = |name: &str| json!({"as_expr": {"expr_str": name}});
+    let meta =
+        |name: &str| json!({"dtype": 7, "sizes": [symbol(name)], "strides": [], "storage_offset": {"as_int": 0}});
+    let values = json!({"x": meta("s0"), "y": meta("s1"), "z": meta("s0")});
+    let inputs = ["x", "y"].map(|name| json!({"user_input": {"arg": tensor(name)}}));
+    let signature = json!({"input_specs": inputs, "output_specs": [{"user_output": {"arg": tensor("z")}}]});
+    let graph = json!({"nodes": [node("relu", "x", "z")], "tensor_values": values, "sym_int_values": {}});
+    let leaf = json!({"type": null});
+    let tuple = |parts: &[Json]| json!({"type": "builtins.tuple", "context": "null", "children_spec": parts});
+    let named = json!({"type": "builtins.dict", "context": "[\"y\"]", "children_spec": [leaf.clone()]});
+    let spec = json!([1, tuple(&[tuple(&[leaf.clone()]), named])]).to_string();
+    let names = json!(["args_0", "y"]);
+    let call = json!({"in_spec": spec, "out_spec": json!([1, leaf]).to_string(), "forward_arg_names": names});
+    let calls = json!([{"fqn": "", "signature": call}]);
+    let module = json!({"graph": graph, "signature": signature, "module_call_graph": calls});
+    let read = |guard: &str| {
+        let program =
+            json!({"graph_module": module, "schema_version": {"major": 8, "minor": 0}, "guards_code": [guard]});
+        Program::new(ProgramJson::deserialize(program).unwrap(), &HashMap::new())
+    };
+    let program = read("L['args'][0].size()[0] == L['kwargs']['y'].size()[0]").unwrap();
+    assert_eq!(program.check_sizes(&[vec![3], vec![3]]), Ok(()));
+    assert!(program.check_sizes(&[vec![3], vec![4]]).unwrap_err().contains("input 'args_0' has the sizes [3]"));
+    assert!(read("L['args'][1].size()[0] == 3").is_err());
+}
