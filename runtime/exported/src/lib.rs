@@ -7,8 +7,9 @@
 //!                                                         └──fusion, plan──► Plan: calls with slots, for an executor
 //! ```
 //!
-//! The file is data: a graph of calls of registered operators. Subgraphs of `torch.no_grad()` are put in place of their
-//! calls; other operators with subgraphs and unknown kinds of arguments are refused with the operator's name and its position in the graph. `data/sample_inputs`, a pickle, is never read.
+//! The file is data: a graph of calls of registered operators. Subgraphs of `torch.no_grad()` and `torch.cond` are put in
+//! place of their calls; other operators with subgraphs and unknown kinds of arguments are refused with the operator's name
+//! and its position in the graph. `data/sample_inputs`, a pickle, is never read.
 
 mod archive;
 mod error;
@@ -27,6 +28,7 @@ mod scalars;
 mod schema;
 mod section;
 mod shapes;
+mod substitutes;
 mod tree;
 
 pub use archive::Archive;

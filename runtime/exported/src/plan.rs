@@ -97,10 +97,13 @@ impl Program {
     /// weights.
     pub fn plan(&self, processor: Processor) -> Result<Plan, ExportedError> {
         let written_inputs = self.written_inputs()?;
-        let Calls { preparation, nodes, values } = match processor {
+        let Calls { preparation, mut nodes, values } = match processor {
             Processor::Cpu => self.fused(),
             Processor::Gpu => self.as_exported(),
         };
+        if processor == Processor::Cpu {
+            nodes.iter_mut().for_each(|node| self.substitute(node));
+        }
         let constants = self.weights.len() + values - self.values.len();
         let slots = self.slots(values);
         let calls = |nodes: &[Node]| {

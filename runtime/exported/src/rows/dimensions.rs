@@ -194,11 +194,18 @@ fn computed(node: &Node, rule: Rule, rank: usize) -> Option<Vec<usize>> {
         Rule::Spatial(0) => Some((1..rank).collect()),
         Rule::Spatial(count) => Some(last(count + 1)),
         Rule::Pad => match node.argument("pad").or_else(|| node.argument("padding")) {
-            Some(Argument::List(sizes)) => Some(last(sizes.len() / 2)),
+            Some(Argument::List(sizes)) => Some(padded(sizes, rank)),
             Some(_) | None => None,
         },
         _ => None,
     }
+}
+
+/// Returns the dimensions that get more elements. Each has two sizes, and those of the last dimension come first.
+fn padded(sizes: &[Argument], rank: usize) -> Vec<usize> {
+    let pairs = (0..rank).rev().zip(sizes.chunks(2));
+    let is_changed = |pair: &[Argument]| pair.iter().any(|size| *size != Argument::Int(0));
+    pairs.filter(|(_, pair)| is_changed(pair)).map(|(dim, _)| dim).collect()
 }
 
 fn default_axis(node: &Node, rank: usize) -> Option<usize> {

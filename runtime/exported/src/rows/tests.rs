@@ -131,6 +131,7 @@ fn operators_that_keep_rows_apart_are_proven() {
         ("gru", vec!["s 3 4", "s 3 8"], vec![A, flag("train", false), flag("batch_first", true)]),
         ("new_zeros", vec!["s 3", "s 5"], vec![A]),
         ("pad", vec!["s 3", "s 5"], vec![A, ints("pad", &[1, 1])]),
+        ("pad", vec!["s 3 4", "s 4 4"], vec![A, ints("pad", &[0, 0, 0, 1, 0, 0])]),
         ("dropout", vec!["s 3", "s 3"], vec![A, flag("train", false)]),
         ("unfold", vec!["s 8", "s 4 2"], vec![A, int("dimension", 1)]),
     ];

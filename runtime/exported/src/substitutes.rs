@@ -1,0 +1,99 @@
+//! Operators that a Python library registers for itself, and operators of libtorch that compute the same.
+
+use crate::expression::Expression;
+use crate::graph::{Argument, Node, Operator, Program, ValueId, ValueKind};
+
+/// Products of groups of rows with a matrix for each group, as the experts of transformers' models are computed:
+/// `input`, `weight` and the ends of the groups.
+const GROUPED: &str = "transformers::grouped_mm_fallback";
+
+/// Rows of the operands have a multiple of this many bytes.
+const ALIGNMENT: i64 = 16;
+
+impl Program {
+    /// Replaces the node's operator, if libtorch has one for its operands.
+    pub(crate) fn substitute(&self, node: &mut Node) {
+        let is_grouped = matches!(&node.operator, Operator::Registered { name, .. } if name == GROUPED);
+        let mut matrices = ["input", "weight"].iter().filter_map(|name| node.argument(name));
+        if !is_grouped || !matrices.all(|matrix| self.is_aligned(matrix)) {
+            return;
+        }
+        node.operator = Operator::Registered { name: "aten::_grouped_mm".to_owned(), overload: String::new() };
+        for (name, _) in &mut node.arguments {
+            match name.as_str() {
+                "input" => "self".clone_into(name),
+                "weight" => "mat2".clone_into(name),
+                _ => {}
+            }
+        }
+    }
+
+    /// True if the rows of a matrix or of several, which may be transposed, are aligned.
+    fn is_aligned(&self, matrix: &Argument) -> bool {
+        let Argument::Value(value) = matrix else { return false };
+        let Some(bytes) = self.element_bytes(*value) else { return false };
+        let ValueKind::Tensor(sizes) = &self.values[*value].kind else { return false };
+        sizes.iter().skip(1).all(|size| match size {
+            Some(Expression::Number(size)) => size.saturating_mul(bytes) % ALIGNMENT == 0,
+            Some(_) | None => false,
+        })
+    }
+
+    /// Returns the size of an element of half or single precision.
+    fn element_bytes(&self, value: ValueId) -> Option<i64> {
+        match self.values[value].element_type {
+            Some(5 | 15) => Some(2),
+            Some(6) => Some(4),
+            Some(_) | None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Returned, Value};
+
+    /// Returns the name of the operator and those of its arguments.
+    fn substituted(sizes: [&str; 2], element_type: i32) -> (String, Vec<String>) {
+        let sizes = sizes.map(|text| text.split(' ').map(Expression::parse).collect());
+        let value =
+            |sizes| Value { name: String::new(), kind: ValueKind::Tensor(sizes), element_type: Some(element_type) };
+        let values = sizes.map(value).into();
+        let arguments =
+            ["input", "weight", "offs"].map(|name| (name.to_owned(), Argument::Value(usize::from(name == "weight"))));
+        let mut node = Node {
+            operator: Operator::Registered { name: GROUPED.to_owned(), overload: String::new() },
+            place: String::new(),
+            arguments: arguments.into(),
+            outputs: vec![Returned::Nothing],
+            guards: Vec::new(),
+        };
+        let (ranges, none) = (std::collections::BTreeMap::new(), Vec::new);
+        let program = Program {
+            inputs: Vec::new(),
+            weights: Vec::new(),
+            outputs: Vec::new(),
+            torch_version: None,
+            values,
+            nodes: none(),
+            ranges,
+            guards: Vec::new(),
+        };
+        program.substitute(&mut node);
+        (node.operator.to_string(), node.arguments.into_iter().map(|(name, _)| name).collect())
+    }
+
+    #[test]
+    fn products_of_groups_are_libtorchs_if_their_rows_are_aligned() {
+        let (operator, names) = substituted(["7*s 8", "4 8 12"], 6);
+        assert_eq!(
+            (operator.as_str(), names),
+            ("aten::_grouped_mm", ["self", "mat2", "offs"].map(str::to_owned).into())
+        );
+        assert_eq!(substituted(["s 16", "4 16 8"], 15).0, "aten::_grouped_mm");
+        for (sizes, element_type) in [(["s 6", "4 6 8"], 6), (["s 8", "4 8 12"], 15), (["s 8", "4 8 8"], 7)] {
+            assert_eq!(substituted(sizes, element_type).0, GROUPED);
+        }
+    }
+}
