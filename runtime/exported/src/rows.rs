@@ -253,7 +253,7 @@ impl Proof<'_> {
             };
             // The first dimension of a recurrent layer's state is the number of layers.
             let state = match (&state, rule) {
-                (State::Rows(_), Rule::Recurrent) if index > 0 => State::Rows(plain(1)),
+                (State::Rows(rows), Rule::Recurrent) if index > 0 => State::Rows(Rows { dim: 1, ..rows.clone() }),
                 _ => state.clone(),
             };
             // The other results of `embedding_bag` contain the numbers of the rows.

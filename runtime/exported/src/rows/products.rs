@@ -82,11 +82,10 @@ impl Proof<'_> {
         let mut others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
         let fit = others.all(|value| match self.state(value) {
             State::Constant | State::Uniform => true,
-            State::Rows(rows) => rows == plain(1),
+            State::Rows(own) => own == Rows { dim: 1, ..rows.clone() },
             State::BatchSize | State::RowNumbers { .. } => false,
         });
-        let expected = if batch_first { plain(0) } else { plain(1) };
-        match (fit, rows == expected) {
+        match (fit, rows.dim == usize::from(!batch_first)) {
             (true, true) => Ok(State::Rows(rows)),
             (true, false) => Err(Stop::Coupled),
             (false, _) => Err(Stop::Unknown),

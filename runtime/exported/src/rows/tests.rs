@@ -319,3 +319,16 @@ fn branches_keep_rows_apart_if_every_batch_takes_the_same() {
     let moved = ("transpose", vec![A, int("dim0", 0), int("dim1", 1)], 2);
     assert_eq!(decided_all(&["s 4", "s 4", "4 s", "s 4"], &[computed("relu"), moved, choice(Argument::None)]), coupled);
 }
+
+#[test]
+fn recurrent_layers_keep_merged_rows_apart_in_the_dimension_of_sequences() {
+    let layer = |first| vec![("input", Argument::Value(1)), flag("train", false), flag("batch_first", first)];
+    let merged = ("reshape", vec![A], 1);
+    let apart = ("reshape", vec![("self", Argument::Value(2))], 3);
+    let verdict = |first| {
+        let nodes = [merged.clone(), ("gru", layer(first), 2), apart.clone()];
+        decided_all(&["s 5 3 4", "5*s 3 4", "5*s 3 8", "s 5 3 8"], &nodes)
+    };
+    assert_eq!(verdict(true), Verdict::Proven);
+    assert_eq!(verdict(false), Verdict::Coupled("operator aten::gru at 'it'".to_owned()));
+}
