@@ -39,17 +39,12 @@ class Graph : public at::cuda::CUDAGraph {
   }
 
  private:
-  // A generator keeps an unlocked list of its graphs, which `capture_begin` adds to and the destructor removes from. So a
-  // model that is unloaded would change it while another one is captured. A graph that draws no random numbers needs no
-  // generator, so it leaves the list here, under the lock of captures.
+  // A graph that draws random numbers would draw the same ones in every run.
   void forget_generators() {
     for (auto& [state, increment] : captured_generator_states_) {
       TORCH_CHECK(increment == 0, "it draws random numbers");
     }
-    for (auto& [state, increment] : captured_generator_states_) {
-      state->registered_graphs_.erase(this);
-    }
-    captured_generator_states_.clear();
+    leave_generators();
   }
 
   void abandon() noexcept {
@@ -58,6 +53,16 @@ class Graph : public at::cuda::CUDAGraph {
   }
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12
+  // A generator of 2.11 keeps an unlocked list of its graphs, which `capture_begin` adds to and the destructor removes
+  // from. So a model that is unloaded would change it while another one is captured. A graph that draws no random numbers
+  // needs no generator, so it leaves the list here, under the lock of captures.
+  void leave_generators() {
+    for (auto& [state, increment] : captured_generator_states_) {
+      state->registered_graphs_.erase(this);
+    }
+    captured_generator_states_.clear();
+  }
+
   // libtorch 2.11 ends nothing if a capture fails: the allocators would keep taking memory from the graph's pool, and
   // refuse to empty their caches; the generator of random numbers would refuse to run outside of a capture. All of it is
   // ended here, in the order in which `capture_begin` began it.
@@ -77,6 +82,9 @@ class Graph : public at::cuda::CUDAGraph {
     weir::quietly([&] { host->release_pool(mempool_id_); });
   }
 #else
+  // From 2.15 on, generators keep no list of graphs, but a state of each capture, under a lock of their own.
+  void leave_generators() {}
+
   // From 2.15 on, libtorch ends the rest of a failed capture when the graph is reset.
   void release() noexcept {
     weir::quietly([&] { reset(); });
