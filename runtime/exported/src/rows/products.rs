@@ -1,6 +1,6 @@
 //! Products of matrices, attention, and recurrent layers.
 
-use super::arguments::{operand, plain};
+use super::arguments::operand;
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::operators::Rule;
