@@ -75,7 +75,7 @@ fn guards_about_variable_arguments_name_their_parameter_first() {
     let leaf = json!({"type": null});
     let tuple = |parts: &[Json]| json!({"type": "builtins.tuple", "context": "null", "children_spec": parts});
     let named = json!({"type": "builtins.dict", "context": "[\"y\"]", "children_spec": [leaf.clone()]});
-    let spec = json!([1, tuple(&[tuple(&[leaf.clone()]), named])]).to_string();
+    let spec = json!([1, tuple(&[tuple(std::slice::from_ref(&leaf)), named])]).to_string();
     let names = json!(["args_0", "y"]);
     let call = json!({"in_spec": spec, "out_spec": json!([1, leaf]).to_string(), "forward_arg_names": names});
     let calls = json!([{"fqn": "", "signature": call}]);
