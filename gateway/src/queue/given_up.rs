@@ -4,7 +4,8 @@
 //! do. If its credit were given back at once, a client could send any number of requests to a replica by giving up each
 //! of them. So the credit is kept for as long as the request would usually take. The calls of a client that gives up
 //! many of them also go over a connection of their own, because a replica reads each connection in order: behind the
-//! calls that were given up, those of other clients would wait for seconds.
+//! calls that were given up, those of other clients would wait for seconds. The credits of such calls are kept for longer than most requests
+//! take, so that the gateway sends the replica no more calls than it can read.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -41,10 +42,14 @@ impl AnswerTime {
 }
 
 /// Number of requests that a client may give up at once before its calls go over the separate connection.
-const BURST: u32 = 16;
+const BURST: u32 = 100;
 
 /// Time after which a client may give up one more request.
-const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Time for which the credit of a given-up call over the separate connection is kept. Answers do not show how late the
+/// replica reads that connection, because few of its calls are answered.
+const KEPT_OF_MANY: Duration = Duration::from_secs(1);
 
 /// Longest time after the last request that a client gave up for which its calls go over the separate connection.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -57,13 +62,17 @@ const MAX_CLIENTS: usize = 1024;
 pub(super) struct GivenUp(HashMap<ClientId, Instant>);
 
 impl GivenUp {
-    /// Counts a request that a client gave up.
-    pub(super) fn record(&mut self, client: ClientId, now: Instant) {
+    /// Counts a request that a client gave up. Returns the shortest time for which its credit is kept.
+    pub(super) fn record(&mut self, client: ClientId, now: Instant) -> Duration {
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
             make_room(&mut self.0, now);
         }
         let forgotten = self.0.entry(client).or_insert(now);
         *forgotten = ((*forgotten).max(now) + INTERVAL).min(now + MEMORY);
+        match self.channel(client, now) {
+            Channel::Common => Duration::ZERO,
+            Channel::Separate => KEPT_OF_MANY,
+        }
     }
 
     /// Returns the channel for the next call of a client.
@@ -84,9 +93,9 @@ mod tests {
     fn a_client_that_gives_up_many_requests_gets_the_separate_channel_until_it_stops() {
         let (mut given_up, now) = (GivenUp::default(), now());
         let (bad, good) = (ClientId::of("bad"), ClientId::of("good"));
-        (0..BURST).for_each(|_| given_up.record(bad, now));
+        assert!((0..BURST).all(|_| given_up.record(bad, now).is_zero()));
         assert_eq!(given_up.channel(bad, now), Channel::Common);
-        (0..1000).for_each(|_| given_up.record(bad, now));
+        assert!((0..1000).all(|_| given_up.record(bad, now) == KEPT_OF_MANY));
         assert_eq!(given_up.channel(bad, now), Channel::Separate);
         assert_eq!(given_up.channel(good, now), Channel::Common);
         assert_eq!(given_up.channel(bad, now + MEMORY), Channel::Common);
@@ -98,7 +107,7 @@ mod tests {
         let client = ClientId::of("a");
         for number in 0..1000 {
             let now = start + INTERVAL * number;
-            given_up.record(client, now);
+            assert!(given_up.record(client, now).is_zero());
             assert_eq!(given_up.channel(client, now), Channel::Common);
         }
     }
@@ -107,8 +116,12 @@ mod tests {
     fn many_names_do_not_free_a_client_that_has_given_up_many_requests() {
         let (mut given_up, now) = (GivenUp::default(), now());
         let bad = ClientId::of("bad");
-        (0..1000).for_each(|_| given_up.record(bad, now));
-        (0..3 * MAX_CLIENTS).for_each(|number| given_up.record(ClientId::of(&number.to_string()), now));
+        for _ in 0..1000 {
+            given_up.record(bad, now);
+        }
+        for number in 0..3 * MAX_CLIENTS {
+            given_up.record(ClientId::of(&number.to_string()), now);
+        }
         assert_eq!(given_up.channel(bad, now), Channel::Separate);
         assert!(given_up.0.len() <= MAX_CLIENTS);
     }

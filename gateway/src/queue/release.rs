@@ -1,7 +1,7 @@
 //! Gives credits back and passes them on to queued requests.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::RevisionQueue;
 use super::credit::Credit;
@@ -58,10 +58,9 @@ impl RevisionQueue {
     /// replica is expected to have finished it; `None` if the replica is expected to be free already.
     pub(super) fn give_up(&self, charge: Option<Charge>, since: Instant, at: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
-        if let Some(charge) = charge {
-            state.given_up.record(charge.client(), at);
-        }
-        state.answer_time.expected_end(since, at)
+        let kept = charge.map_or(Duration::ZERO, |charge| state.given_up.record(charge.client(), at));
+        let least = (!kept.is_zero()).then(|| at + kept);
+        state.answer_time.expected_end(since, at).max(least)
     }
 
     /// Returns true if the replica's limit is measured from its answers.

@@ -4,7 +4,7 @@ use weir_cluster::{Gateway, ServiceName};
 
 use super::*;
 use crate::queue::{
-    Admitted, AdmissionRequest, Arrival, ClientShare, EndpointSpec, EndpointState, GatewaySet, Origin, QueueLimit,
+    AdmissionRequest, Admitted, Arrival, ClientShare, EndpointSpec, EndpointState, GatewaySet, Origin, QueueLimit,
     RevisionState, Scale, Task, WakeUps,
 };
 

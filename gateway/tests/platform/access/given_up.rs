@@ -6,7 +6,7 @@ use super::*;
 use crate::given_up::LateReplica;
 
 /// More calls than a client may give up at once without a connection of its own.
-const CALLS: usize = 20;
+const CALLS: usize = 120;
 
 fn call(number: u8) -> Request<Full<Bytes>> {
     let call = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), Full::new(grpc::infer("digits")));
