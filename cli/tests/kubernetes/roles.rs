@@ -262,8 +262,10 @@ fn everything_runs_with_exactly_the_rights_of_the_chart() {
     let documents = install();
     let folder = TempDir::new().unwrap();
     let output = life(folder.path()).to_lowercase();
-    let output: Vec<_> = output.lines().filter(|line| line.contains("forbidden")).collect();
-    assert_eq!(output, Vec::<&str>::new());
+    // The gateway's audit has lines about clients, which are refused until their service has a route.
+    let refused = |line: &&str| line.contains("forbidden") && !line.contains("access::audit");
+    let refused: Vec<_> = output.lines().filter(refused).collect();
+    assert_eq!(refused, Vec::<&str>::new());
     let everywhere = rendered(SYSTEM, &revocation::SETTINGS);
     for component in COMPONENTS {
         let calls = Calls::of(SYSTEM, &format!("weir-{component}"));
