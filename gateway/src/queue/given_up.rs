@@ -4,8 +4,8 @@
 //! do. If its credit were given back at once, a client could send any number of requests to a replica by giving up each
 //! of them. So the credit is kept for as long as the request would usually take. The calls of a client that gives up
 //! many of them also go over a connection of their own, because a replica reads each connection in order: behind the
-//! calls that were given up, those of other clients would wait for seconds. The credits of such calls are kept for longer than most requests
-//! take, so that the gateway sends the replica no more calls than it can read.
+//! calls that were given up, those of other clients would wait for seconds. The credits of such calls are kept for
+//! longer than most requests take, so that the gateway sends the replica no more calls than it can read.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

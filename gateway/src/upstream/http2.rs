@@ -1,5 +1,6 @@
-//! A shared HTTP/2 connection to an upstream for gRPC calls; there are two of them, see `Channel`. A call whose body is still arriving has a connection of
-//! its own, so that data which its client leaves unread on either side cannot block other calls.
+//! A shared HTTP/2 connection to an upstream for gRPC calls; there are two of them, see `Channel`. A call whose body is
+//! still arriving has a connection of its own, so that data which its client leaves unread on either side cannot block
+//! other calls.
 //!
 //! The task of a request drives its call: it passes frames to the connection and takes the frames of the response, with
 //! no task in between. The connection's own task reads and writes the socket.
