@@ -1,5 +1,5 @@
-//! Access documents: keys and rules of a gateway's clients, from files, Secrets and ConfigMaps. They are read at the start
-//! and again when one changes.
+//! Access documents: keys and rules of a gateway's clients, from files, Secrets and ConfigMaps. They are read at the
+//! start and again when one changes.
 
 pub(crate) mod key_lines;
 mod objects;
@@ -103,8 +103,8 @@ impl AccessSources {
         Ok(())
     }
 
-    /// Returns a flag that becomes true once the documents of all objects are in use. Until then clients are refused what
-    /// only an object allows.
+    /// Returns a flag that becomes true once the documents of all objects are in use. Until then clients are refused
+    /// what only an object allows.
     pub(crate) fn completeness(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_complete)
     }
@@ -154,8 +154,8 @@ impl AccessSources {
         is_new
     }
 
-    /// Frees former keys and rules that no request uses any more. A hundred thousand keys take many milliseconds, so this is
-    /// not left to the thread of the last request.
+    /// Frees former keys and rules that no request uses any more. A hundred thousand keys take many milliseconds, so
+    /// this is not left to the thread of the last request.
     async fn free_former(&mut self) {
         let is_unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = self.former.extract_if(.., is_unused).collect();
@@ -209,8 +209,8 @@ fn apply(control: &AccessControl, content: Content) -> Result<(Arc<Policy>, Watc
     Ok((control.replace(policy), authority_files))
 }
 
-/// Reads all files and texts, and the files of certificate authorities that they name. The errors are lines with file, line and
-/// field.
+/// Reads all files and texts, and the files of certificate authorities that they name. The errors are lines with file,
+/// line and field.
 fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Content, Vec<String>> {
     let policy = policy(files, texts)?;
     let authority_files = Watched::of(policy.client_certificates.iter().map(|entry| &entry.ca_file));

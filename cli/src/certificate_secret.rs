@@ -11,8 +11,8 @@ const NAMES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 /// Certificate, key and authorities; the error is a sentence.
 pub(crate) type Content = Result<[Vec<u8>; 3], String>;
 
-/// Passes the certificates in each state of a Secret to `replace`; `object` names the Secret in errors. A state without any of
-/// the entries changes nothing: the certificates are made later, or the Secret is made again.
+/// Passes the certificates in each state of a Secret to `replace`; `object` names the Secret in errors. A state without
+/// any of the entries changes nothing: the certificates are made later, or the Secret is made again.
 pub(crate) async fn follow(
     states: impl Stream<Item = Entries>,
     object: &str,

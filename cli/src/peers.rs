@@ -47,8 +47,8 @@ struct PeerPaths([PathBuf; 3]);
 type Fingerprint = [Option<(i64, i64, u64, u64)>; 3];
 
 impl PeerCertificates {
-    /// Reads the files of `--peer-cert`, `--peer-key` and `--peer-ca`, or prepares to watch the Secret `--peer-secret` of this
-    /// namespace; `None` without these flags.
+    /// Reads the files of `--peer-cert`, `--peer-key` and `--peer-ca`, or prepares to watch the Secret `--peer-secret`
+    /// of this namespace; `None` without these flags.
     ///
     /// # Errors
     /// [`CliError::Usage`] for files that cannot be read, or that other gateways would refuse.
@@ -73,8 +73,8 @@ impl PeerCertificates {
         Ok(Some(Self { tls, source: Source::Files { paths, at_start }, is_read: Arc::new(AtomicBool::new(true)) }))
     }
 
-    /// Returns a flag that becomes true once the certificates were read, or it is known that there are none yet. A gateway
-    /// that served before would hand requests over without them.
+    /// Returns a flag that becomes true once the certificates were read, or it is known that there are none yet. A
+    /// gateway that served before would hand requests over without them.
     pub(crate) fn completeness(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_read)
     }

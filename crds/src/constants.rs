@@ -1,6 +1,6 @@
 //! KServe's defaults and names that several modules need.
 
-/// API group of all three kinds. It is KServe's, so that existing manifests keep working.
+/// API group of all kinds. It is KServe's, so that existing manifests keep working.
 pub const GROUP: &str = "serving.kserve.io";
 
 /// Default of `minReplicas`: the minimum number of replicas.

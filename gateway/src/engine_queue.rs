@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum size in bytes of a page of metrics. vLLM's pages have some hundred KiB.
 const MAX_PAGE: usize = 4 << 20;
 
-/// Start of the current wait of a revision's requests inside its replicas.
+/// Time since which requests of a revision have been waiting inside its replicas without interruption.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EngineWait {
     /// Time at which requests began to wait, and the number of the revision's responses up to then; `None` while none

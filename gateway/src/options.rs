@@ -59,8 +59,8 @@ const MAX_CONNECTIONS: usize = 16_384;
 
 impl Options {
     /// Creates the defaults. One request may use 64 MiB, the same as the runtime's largest body. All requests may use 1
-    /// GiB, and one revision half of it. The timeouts are the runtime's own. A TLS handshake may take twice the time of
-    /// two round trips and some small messages on a bad mobile network.
+    /// GiB, and one revision half of it. The timeouts are the runtime's own. A TLS handshake takes two round trips and
+    /// some small messages; its limit is twice the time that these take on a bad mobile network.
     #[must_use]
     pub fn new(name: &str, scope: Scope) -> Self {
         Self {

@@ -8,8 +8,8 @@ use tokio_rustls::rustls::server::ResolvesServerCert;
 use tokio_rustls::rustls::{ConfigBuilder, Error as TlsError, ServerConfig, WantsVerifier, version};
 use weir_cluster::Host;
 
-/// A port for requests. All ports of a gateway without a host of their own accept the same requests. The port that
-/// other gateways use has to be without encryption.
+/// A port for requests. All ports of a gateway that have no host of their own accept the same requests. Other gateways
+/// need a port with [`Encryption::Plain`] and without a host; gateways with certificates speak TLS on that port.
 #[derive(Debug)]
 pub struct Port {
     /// Socket that accepts connections.
@@ -28,7 +28,7 @@ pub(crate) struct PortHost(pub(crate) Host);
 /// Encryption of a port's connections.
 #[derive(Clone, Debug)]
 pub enum Encryption {
-    /// Plain TCP without encryption.
+    /// Plain TCP for clients. Other gateways with certificates may use TLS.
     Plain,
     /// TLS; a client without it is disconnected.
     Tls(ServerTls),

@@ -82,8 +82,8 @@ pub(crate) enum UpstreamErrorKind {
     StaleConnection,
     /// The connection could not be opened, or the replica refused the call before it worked on it.
     ConnectFailed,
-    /// The upstream was reached, and its certificate is not the expected one. That may heal within seconds, when the address
-    /// of a former replica has been learnt anew, but hardly later.
+    /// The upstream was reached, and its certificate is not the expected one. If the address has passed to another
+    /// replica, this gateway learns of it within seconds. A certificate that is wrong for longer usually stays wrong.
     Untrusted,
     /// The replica accepted the request, then the connection failed.
     Broken,

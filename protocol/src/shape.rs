@@ -53,8 +53,8 @@ impl Shape {
     /// Checks the dimensions and multiplies them.
     ///
     /// # Errors
-    /// [`ShapeError`] for too many dimensions, a negative dimension or a product over [`Shape::MAX_ELEMENTS`]. A
-    /// dimension of zero does not excuse an overflow of the others, because a slice of the shape could still overflow.
+    /// [`ShapeError`] for too many dimensions, a negative dimension or a product over [`Shape::MAX_ELEMENTS`]. The
+    /// product leaves out dimensions of zero, because a part of the shape without them could still overflow.
     pub fn new(dims: &[i64]) -> Result<Self, ShapeError> {
         if dims.len() > Self::MAX_DIMS {
             return Err(ShapeError::TooManyDims { count: dims.len(), max: Self::MAX_DIMS });

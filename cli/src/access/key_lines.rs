@@ -1,7 +1,7 @@
 //! Keys and limits as `weir key` writes them: each on a line of its own, as JSON, which is YAML as well.
 //!
-//! A gateway reads the lines in a tenth of the time and a third of the memory that a tree of YAML takes, so that one of a
-//! hundred thousand keys is refused within a second of its revocation.
+//! A gateway reads the lines in a tenth of the time and a third of the memory that a tree of YAML takes, so that one of
+//! a hundred thousand keys is refused within a second of its revocation.
 
 use std::iter::Peekable;
 

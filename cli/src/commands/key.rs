@@ -1,8 +1,8 @@
 //! `weir key`: makes, lists and revokes API keys in a file, or in a Secret of a cluster.
 //!
-//! The keys are written as a whole and replace the old ones at once, so that a gateway never reads half of them. The file
-//! or entry holds keys, and limits of their clients: comments and rules that people write belong into an access file of
-//! their own.
+//! The keys are written as a whole and replace the old ones at once, so that a gateway never reads half of them. The
+//! file or entry holds keys, and limits of their clients: comments and rules that people write belong into an access
+//! file of their own.
 
 mod client_limits;
 mod store;

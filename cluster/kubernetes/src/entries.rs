@@ -1,4 +1,5 @@
-//! Entries of a Secret or ConfigMap: a watch of all of them, and a change of one that keeps the changes of other writers.
+//! Entries of a Secret or ConfigMap: a watch of all of them, and a change of one that keeps the changes of other
+//! writers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -135,20 +136,20 @@ impl SecretEntry {
     /// Returns the entry's text; empty if there is no such Secret or entry.
     ///
     /// # Errors
-    /// [`ClusterError::Denied`] without the right to read the Secret, [`ClusterError::Refused`] for an entry that is not
-    /// text, [`ClusterError::Unavailable`] if the API server does not answer within 30 s.
+    /// [`ClusterError::Denied`] without the right to read the Secret, [`ClusterError::Refused`] for an entry that is
+    /// not text, [`ClusterError::Unavailable`] if the API server does not answer within 30 s.
     pub async fn read(&self, client: &Client) -> Result<String, ClusterError> {
         let api = self.api(client);
         let found = tokio::time::timeout(TIMEOUT, api::find(&api, &self.name)).await.map_err(late)??;
         found.map_or(Ok(String::new()), |secret| self.text(&secret))
     }
 
-    /// Replaces the entry's text by what `change` returns for it, and creates the Secret if it does not exist. If another
-    /// writer was faster, `change` is called again with the newer text.
+    /// Replaces the entry's text by what `change` returns for it, and creates the Secret if it does not exist. If
+    /// another writer was faster, `change` is called again with the newer text.
     ///
     /// # Errors
-    /// The error of `change`. Otherwise [`ClusterError::Denied`] without the rights to get, create and update the Secret,
-    /// [`ClusterError::Refused`] for a text that the API server does not accept, such as one above 1 MiB, and
+    /// The error of `change`. Otherwise [`ClusterError::Denied`] without the rights to get, create and update the
+    /// Secret, [`ClusterError::Refused`] for a text that the API server does not accept, such as one above 1 MiB, and
     /// [`ClusterError::Unavailable`] if the API server does not answer, or other writers are faster, for 30 s.
     pub async fn change<E: From<ClusterError>>(
         &self,

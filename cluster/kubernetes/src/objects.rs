@@ -132,7 +132,8 @@ fn headless(
     })
 }
 
-/// Returns the ports of the container that receives the requests, and that of the metrics, so that the EndpointSlices name them.
+/// Returns the ports of the container that receives the requests, and that of the metrics, so that the EndpointSlices
+/// name them.
 fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
     let entry = entry(pod.spec.as_ref()?)?;
     let ports = ContainerPorts::of(entry);

@@ -1,4 +1,4 @@
-//! The traits of `weir-cluster` over an API server: each writes, or asks for, one kind of thing.
+//! The traits of `weir-cluster` over an API server. Each module writes or reads objects of one kind.
 
 mod apply;
 mod clock;

@@ -33,14 +33,14 @@ pub struct TokenPod {
 /// Returns the user that a token proves for an audience; None if the API server does not accept the token.
 ///
 /// # Errors
-/// [`ClusterError::Denied`] without the right to create TokenReviews, [`ClusterError::Unavailable`] if the API server does
-/// not answer within five seconds.
+/// [`ClusterError::Denied`] without the right to create TokenReviews, [`ClusterError::Unavailable`] if the API server
+/// does not answer within five seconds.
 pub async fn user_of_token(client: &Client, token: &str, audience: &str) -> Result<Option<String>, ClusterError> {
     Ok(reviewed(client, token, audience).await?.and_then(|user| user.username))
 }
 
-/// Returns the pod that a token of a ServiceAccount is bound to, as the tokens that kubelets mount are; None if the API server
-/// does not accept the token for the audience, or it is bound to no pod.
+/// Returns the pod that a token of a ServiceAccount is bound to, as the tokens that kubelets mount are; None if the API
+/// server does not accept the token for the audience, or it is bound to no pod.
 ///
 /// # Errors
 /// The same as for [`user_of_token`].

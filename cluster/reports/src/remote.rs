@@ -29,8 +29,8 @@ impl RemoteReports {
         Self::follow_with(gateways, Arc::new(|| None))
     }
 
-    /// Subscribes to these gateways and all later ones, with the bearer token that their admin ports may ask for; gateways without an admin port are skipped. Must be called
-    /// within a tokio runtime.
+    /// Subscribes to these gateways and all later ones, with the bearer token that their admin ports may ask for.
+    /// Gateways without an admin port are skipped. Must be called within a tokio runtime.
     #[must_use]
     pub fn follow_with(gateways: watch::Receiver<Arc<[Gateway]>>, token: TokenSource) -> Self {
         let (publish, latest) = watch::channel(Arc::default());

@@ -1,7 +1,7 @@
 //! The authority of replicas: it signs their certificates, and those of the gateways that connect to them.
 //!
-//! The key is kept in a Secret that only controllers read. The authority lives for ten years, and is replaced with the steps of
-//! docs/kubernetes.md.
+//! The key is kept in a Secret that only controllers read. The authority lives for ten years, and is replaced with the
+//! steps of docs/kubernetes.md.
 
 mod gateways;
 mod kept;

@@ -1,5 +1,5 @@
-//! Certificates. Each is signed by an authority of its own, whose key is discarded after signing. A reader of the Secret can
-//! therefore use the key in it, but cannot sign further certificates.
+//! Certificates. Each is signed by an authority of its own, whose key is discarded after signing. A reader of the
+//! Secret can therefore use the key in it, but cannot sign further certificates.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Margin by which a certificate's validity starts before its first use, because the clock of its verifier may be behind.
+/// Margin by which a certificate's validity starts before its first use, because the clock of its verifier may be
+/// behind.
 pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
 /// Role of a certificate's holder in connections.

@@ -1,10 +1,10 @@
-//! Certificates that Weir makes and keeps in Secrets: for ports that API servers call, which are webhooks and aggregated
-//! APIs, and for gateways.
+//! Certificates that Weir makes and keeps in Secrets: for ports that API servers call, which are webhooks and
+//! aggregated APIs, and for gateways.
 //!
 //! ```text
 //!   API server ─ TLS ─► TlsPort ─► the owner's routes
 //!                         ▲
-//!   Secret ─► ServingPair ┘     Rotation, in the process that keeps them ─► Secret, caBundle of what calls the port
+//!   Secret ─► ServingPair ┘     Rotation, in the process that keeps them ─► Secret, caBundle
 //! ```
 //!
 //! The caBundle is in the objects by which API servers find the port: a ValidatingWebhookConfiguration or an

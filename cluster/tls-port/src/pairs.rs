@@ -11,8 +11,8 @@ use crate::certificate::{Purpose, ServingPair};
 /// The Secret's entry with all pairs.
 const ENTRY: &str = "pairs.json";
 
-/// Entries with certificate, key and authorities in PEM, as in Secrets of type `kubernetes.io/tls`. Readers of a Secret of
-/// peers use these.
+/// Entries with certificate, key and authorities in PEM, as in Secrets of type `kubernetes.io/tls`. Readers of a Secret
+/// of peers use these.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";

@@ -4,8 +4,8 @@
 //!   first ─► in use ─ its age is `renew_after` ─► next is stored ─► both are trusted ─ settled ─► next is in use
 //! ```
 //!
-//! Every process uses the pair in the Secret. One process writes the Secret; if several do, the first write wins and the
-//! others adopt it.
+//! Every process uses the pair in the Secret. One process writes the Secret; if several do, the first write wins and
+//! the others adopt it.
 
 mod due;
 mod newest;
@@ -174,7 +174,8 @@ impl<V: Verifiers> Rotation<V> {
         made.inspect_err(|error| tracing::error!(%error, "cannot make a certificate")).ok()
     }
 
-    /// Stores the Secret. If another process changed it first, nothing is written, and the watch delivers its state next.
+    /// Stores the Secret. If another process changed it first, nothing is written, and the watch delivers its state
+    /// next.
     async fn store(&mut self, mut secret: Secret) -> Result<(), kube::Error> {
         let name = self.options.secret.1.clone();
         let is_new = secret.metadata.resource_version.is_none();

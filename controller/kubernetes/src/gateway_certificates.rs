@@ -5,8 +5,8 @@ use tokio::sync::watch;
 use weir_cluster_tls_port::{CertificateOptions, Rotation};
 use weir_controller::Leadership;
 
-/// Returns the settings of the certificates with the DNS name `name` in the Secret `secret` of a namespace, which gateways
-/// watch.
+/// Returns the settings of the certificates with the DNS name `name` in the Secret `secret` of a namespace, which
+/// gateways watch.
 #[must_use]
 pub fn gateway_certificates(secret: &str, namespace: &str, name: &str) -> CertificateOptions {
     CertificateOptions::of_peers(secret, namespace, name, "weir-controller")

@@ -4,8 +4,8 @@
 //!   replica ── TLS, token of its pod ─► port ─ TokenReview: pod ─► label of the pod: revision ─► authority ─► certificate
 //! ```
 //!
-//! Every controller signs, not only the leader. A pod gets a certificate for its own revision and for no other name, so the
-//! key of a pod is of no use in another namespace or for another service.
+//! Every controller signs, not only the leader. A pod gets a certificate for its own revision and for no other name, so
+//! the key of a pod is of no use in another namespace or for another service.
 
 mod authority_end;
 mod decide;
@@ -42,8 +42,8 @@ const MANAGER: &str = "weir-controller";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Lifetime of a certificate. A replica whose certificate has expired gets no requests, so controllers may be away for six
-/// days.
+/// Lifetime of a certificate. A replica whose certificate has expired gets no requests, so controllers may be away for
+/// six days.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Age at which a certificate is renewed.

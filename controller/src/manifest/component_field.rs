@@ -30,8 +30,8 @@ pub(crate) fn renamed_fields(component: ComponentKind, fields: Vec<IgnoredField>
     own.map(|ignored| IgnoredField { field: component_field(component, ignored.field), ..ignored }).collect()
 }
 
-/// Returns the field of a component in the manifest, from that of a predictor: `spec.transformer.minReplicas` instead of
-/// `spec.predictor.minReplicas`.
+/// Returns the field of a component in the manifest, from that of a predictor: `spec.transformer.minReplicas` instead
+/// of `spec.predictor.minReplicas`.
 #[must_use]
 pub fn component_field(component: ComponentKind, field: String) -> String {
     match field.strip_prefix(PREDICTOR) {

@@ -1,7 +1,7 @@
 //! Durations in Go's notation, as in annotations.
 //!
-//! No library of this workspace reads this notation. kube's `Duration` panics if a number is too large, and jiff refuses
-//! fractions such as `1.5h30m`.
+//! No library of this workspace reads this notation. kube's `Duration` panics if a number is too large, and jiff
+//! refuses fractions such as `1.5h30m`.
 
 use std::time::Duration;
 

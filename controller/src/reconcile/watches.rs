@@ -1,4 +1,4 @@
-//! Wait for the next change.
+//! Waits of the reconciler for the next change.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,8 @@ pub(super) fn all(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<Stri
     sentence(revision, untrusted).map(|sentence| format!("{sentence}; {CURE}"))
 }
 
-/// Returns a sentence about the untrusted replicas of a revision that still exist. Reports may be older than the snapshot.
+/// Returns a sentence about the untrusted replicas that the revision still has; None if there are none. The reports may
+/// be older than the snapshot and name replicas that have ended.
 fn sentence(revision: &Revision, untrusted: &UntrustedReplicas) -> Option<String> {
     let each = revision.replicas.iter().filter_map(|replica| Some((&replica.name, untrusted.get(&replica.name)?)));
     let mut named: Vec<_> = each.map(|(name, because)| format!("{name} ({because})")).collect();

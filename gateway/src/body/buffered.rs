@@ -26,8 +26,8 @@ use crate::wire::protocol::Protocol;
 pub(crate) enum BufferMode {
     /// The whole body, up to the size limit.
     Whole,
-    /// The first gRPC message, and all that arrives within [`END_OF_STREAM_WAIT`] after it. The gateway does not wait
-    /// longer, because the call may be a stream whose client waits for a response.
+    /// The first gRPC message, and all that follows it without a pause of [`END_OF_STREAM_WAIT`]. A pause ends the
+    /// buffering, because the call may be a stream whose client waits for a response.
     FirstMessage,
     /// The first gRPC message of a stream. Only the deadline limits the wait for its first byte, because the request
     /// holds no credit until the message arrives.
@@ -100,8 +100,8 @@ pub(crate) struct BufferedBody {
     size: usize,
 }
 
-/// Time to wait for the end of a gRPC request after its first message. The end of a unary call may arrive shortly after
-/// the message.
+/// Longest wait for the next frame of a gRPC request whose first message has arrived. The end of a unary call may
+/// arrive shortly after its message.
 const END_OF_STREAM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes of a gRPC message's prefix: a flag and four bytes of length.

@@ -1,8 +1,8 @@
 //! The choice of entries that are removed from a full table of buckets.
 //!
 //! A full bucket has the same effect as none, so the removal of its entry changes nothing. If no bucket is full, the
-//! entries of those that are full soonest are removed, which gives their clients the least. A client whose bucket has a
-//! debt, or that is refused, is therefore not freed by any number of other names that send a few requests each.
+//! entries of those that will be full soonest are removed, because these clients gain the fewest units by it. So a
+//! client whose bucket has a debt, or that is refused, stays limited, whatever number of other names send requests.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};

@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 
 use super::{UpstreamError, UpstreamErrorKind};
 
-/// Time after which a certificate that is still not trusted is reported. Within it, gateways learn that an address
+/// Time after which a certificate that is still not trusted is reported. In less time gateways learn that an address
 /// belongs to another replica now.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
 
-/// Time after the last failed handshake for which it is reported. Without requests there are no handshakes, and the
-/// certificate may have been replaced.
+/// Time after the last failed handshake for which the certificate is reported. Without requests there are no
+/// handshakes, and the certificate may have been replaced.
 const REPORTED_FOR: Duration = Duration::from_secs(600);
 
 /// Maximum length in bytes of the clause that is reported. Readers of reports refuse longer ones.

@@ -17,7 +17,7 @@ use crate::replica_tls::{self, ReplicaTls};
 pub(super) enum UpstreamTls {
     /// TLS to another gateway.
     Gateway(Arc<PeerTls>),
-    /// A replica of one revision.
+    /// TLS to a replica of one revision.
     Replica {
         /// `None` if this gateway has no certificate for replicas.
         tls: Option<Arc<ReplicaTls>>,

@@ -252,7 +252,7 @@ async fn a_client_that_does_not_read_is_closed_and_costs_little_memory() {
     let mut client = sent(&world, HANDSHAKE).await;
     head_of(&mut client).await;
     world.activity(1, |a| a.in_flight == 0 && a.succeeded == 1).await;
-    // All that the sockets and the gateway's buffer held.
+    // The server could send no more than the sockets and the gateway's buffer hold.
     let sent = server.seen.now.load(std::sync::atomic::Ordering::SeqCst);
     assert!(sent < 64 << 20, "{sent} bytes");
 }

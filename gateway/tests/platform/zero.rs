@@ -194,7 +194,7 @@ async fn a_replica_that_ends_keeps_no_idle_connection() {
     assert_eq!(once(world.address(), post(HOST, "/", "x")).await.status, StatusCode::OK);
     assert!(open.load(Ordering::SeqCst) > 0);
     world.put_in(1, "a", address, Phase::Terminating);
-    // Otherwise it would be idle for twenty seconds.
+    // The connection of a replica that stays is closed only after twenty idle seconds.
     let closed = until("the gateway to close its connections", || open.load(Ordering::SeqCst) == 0);
     tokio::time::timeout(Duration::from_secs(5), closed).await.unwrap();
 }

@@ -60,8 +60,8 @@ impl KeyStore {
         }
     }
 
-    /// Changes the keys and limits, without losing the changes of other writers. `change` is called again if another writer
-    /// of a Secret was faster.
+    /// Changes the keys and limits, without losing the changes of other writers. `change` is called again if another
+    /// writer of a Secret was faster.
     ///
     /// # Errors
     /// The error of `change`, or [`CliError`] if the keys cannot be read or written.

@@ -118,6 +118,7 @@ impl Kubernetes {
     }
 
     /// Returns the stored form of each workload's revision, and its ControllerRevision if there is one. Writes nothing.
+    ///
     /// # Errors
     /// [`ClusterError::Refused`] when an object of another owner has its name, or the stored revision differs.
     async fn prepared(

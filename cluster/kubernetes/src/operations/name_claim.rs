@@ -4,7 +4,7 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::view::drift::{Existing, Kind, ObjectState, Role};
 
-/// Right of a service to the Kubernetes Service of a name that it wants.
+/// Right of a service to use a Kubernetes Service whose name another service may want too.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NameClaim {
     /// The object belongs to the service, or the service may create or take it.

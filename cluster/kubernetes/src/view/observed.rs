@@ -425,8 +425,8 @@ impl Observed {
         }
     }
 
-    /// Builds the routes again. Equal routes get the later generation too: the controller waits for the generation of the
-    /// object that it wrote.
+    /// Builds the routes again. Equal routes get the later generation too: the controller waits for the generation of
+    /// the object that it wrote.
     fn reroute(&self, next: &mut Snapshot) -> bool {
         let routes = self.services.values().filter_map(Written::route);
         let routes = Arc::new(Routes::new(self.newest, routes.cloned().collect()));

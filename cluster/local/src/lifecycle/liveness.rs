@@ -21,7 +21,8 @@ pub(crate) struct Liveness {
 /// State of the liveness probes of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// The run has neither passed a startup probe nor been ready, so it is not probed: the time that a model takes to load is unknown.
+    /// The run has neither passed a startup probe nor been ready, so it is not probed: the time that a model takes to
+    /// load is unknown.
     Off,
     On {
         /// Time of the last successful probe.

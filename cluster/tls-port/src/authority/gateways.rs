@@ -18,8 +18,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Makes and renews the certificate while `role` equals `writer`. Replicas trust the authority before it signs, so a new
-/// certificate is valid for them at once. Never returns; dropping the future ends it.
+/// Makes and renews the certificate while `role` equals `writer`. Replicas trust the authority before it signs, so a
+/// new certificate is valid for them at once. Never returns; dropping the future ends it.
 pub async fn keep_replica_client<R: PartialEq>(
     client: Client,
     authorities: Authorities,
@@ -43,7 +43,8 @@ pub async fn keep_replica_client<R: PartialEq>(
     }
 }
 
-/// Replaces the certificate if that is due. If another process changed the Secret meanwhile, the next check reads its state.
+/// Replaces the certificate if that is due. If another process changed the Secret meanwhile, the next check reads its
+/// state.
 async fn renew(
     secrets: &Api<Secret>,
     authorities: &Authorities,
@@ -67,8 +68,8 @@ async fn renew(
     Ok(())
 }
 
-/// Returns true if a new certificate is due at `now`, in seconds since 1970: there is none, it came with other authorities, it
-/// is as old as `renew_after`, it has ended, or a wrong clock has made it.
+/// Returns true if a new certificate is due at `now`, in seconds since 1970: there is none, it came with other
+/// authorities, it is as old as `renew_after`, it has ended, or a wrong clock has made it.
 fn is_due(current: Option<&ServingPair>, trusted: &str, renew_after: Duration, now: u64) -> bool {
     current.is_none_or(|pair| {
         let used_from = pair.begins.saturating_sub(SKEW.as_secs());

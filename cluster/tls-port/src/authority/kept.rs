@@ -18,12 +18,13 @@ const NEXT: &str = "next-authority.json";
 /// The entry of the former authority.
 const FORMER: &str = "former-authority.json";
 
-/// Attempts to store a new authority. Each one fails only if another controller has changed the Secret at the same time.
+/// Attempts to store a new authority. Each one fails only if another controller has changed the Secret at the same
+/// time.
 const ATTEMPTS: usize = 5;
 
 /// Returns the authorities in the Secret with this namespace and name, and makes the one that is missing. If several
-/// controllers make one, the first that stores it wins. A Secret with an entry that cannot be read is never overwritten, because
-/// replicas trust what it may have held.
+/// controllers make one, the first that stores it wins. A Secret with an entry that cannot be read is never
+/// overwritten, because replicas may trust the authority in it.
 ///
 /// # Errors
 /// [`kube::Error`] if the Secret cannot be read or written, does not exist, or has an entry that is no authority.

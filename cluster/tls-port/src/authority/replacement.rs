@@ -8,9 +8,9 @@
 //!   after      new              new                                new
 //! ```
 //!
-//! A replica learns with each of its certificates which authorities it has to trust, but its pod names only those of the time
-//! at which the revision was made. So the port keeps a certificate of the former authority for as long as that is trusted: pods
-//! of older revisions connect there.
+//! A replica learns with each of its certificates which authorities it has to trust, but its pod names only those of
+//! the time at which the revision was made. So the port keeps a certificate of the former authority for as long as that
+//! is trusted: pods of older revisions connect there.
 
 use std::time::Duration;
 

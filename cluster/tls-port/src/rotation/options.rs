@@ -19,7 +19,8 @@ pub struct CertificateOptions {
     pub names: Vec<String>,
     /// Lifetime of a certificate.
     pub lifetime: Duration,
-    /// Age at which the successor of a certificate is made. For the rest of its life, nothing has to run that renews it.
+    /// Age at which the successor of a certificate is made. The rest of its lifetime bridges a time in which no process
+    /// renews it.
     pub renew_after: Duration,
     /// Time between publishing a certificate's authority and using the certificate.
     pub settle: Duration,
@@ -45,8 +46,8 @@ impl CertificateOptions {
         }
     }
 
-    /// Returns the settings for peers that share the certificate with this DNS name in the Secret `secret` of a namespace,
-    /// and watch that Secret.
+    /// Returns the settings for peers that share the certificate with this DNS name in the Secret `secret` of a
+    /// namespace, and watch that Secret.
     ///
     /// A stolen key is useful for at most four days: its certificate is in use for two days, and its authority is
     /// trusted until the certificate after the next one is in use. Peers without a connection to the API server have

@@ -11,7 +11,7 @@ pub(super) enum Refusal {
     /// The pod of the token is gone, or another pod has its name now.
     #[error("the pod of this token does not exist any more")]
     Gone,
-    /// The pod is of no revision.
+    /// The pod belongs to no revision.
     #[error("the pod of this token has no label weir.dev/revision")]
     NoRevision,
 }

@@ -30,8 +30,8 @@ use crate::upstream::{
 use crate::wire::headers;
 use crate::wire::protocol::Protocol;
 
-/// Wait before a request is sent to a gateway again. Gateways learn of each other at different moments, and until then
-/// they disagree on which of them owns a queue.
+/// Wait before a request is sent to a gateway again. Gateways learn of each other at different moments. Until each has
+/// learnt of a change, they may disagree on which of them owns a queue.
 const HANDOVER_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Longest time after the start of sending for which a failure of a pooled connection means that the connection was

@@ -218,7 +218,7 @@ async fn a_client_wakes_a_limited_number_of_revisions_at_a_time() {
         waiting.push(tokio::spawn(pinned(1, to)));
         world.activity(to as u32, |activity| activity.queued == 1).await;
     }
-    // A short deadline does not make a wake-up undone.
+    // A wake-up counts against its client even after the request that caused it was given up.
     waiting.pop().unwrap().abort();
     world.activity(WAKES as u32, |activity| activity.queued == 0).await;
     assert_over(&pinned(1, WAKES + 1).await, "too many services wait for their first replica");

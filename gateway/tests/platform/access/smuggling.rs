@@ -1,4 +1,4 @@
-//! Attacks by the form of a head: names of clients that a client sends or takes off, several keys, keys of any length and
+//! Attacks by the form of a head: names of clients that a client sends or removes, several keys, keys of any length and
 //! of any bytes, other keys on the same connection, and wrong keys in large numbers.
 
 use http::{HeaderMap, Request, StatusCode};
@@ -29,7 +29,8 @@ fn only_head(guarded: &Guarded) -> HeaderMap {
     heads.pop().unwrap().headers
 }
 
-/// Over HTTP/1.1, a client may name headers that proxies remove. The gateway's own is none of them.
+/// Over HTTP/1.1, a client may name headers in `Connection`, which proxies then remove. The gateway keeps the header
+/// with the client's name nevertheless.
 #[tokio::test]
 async fn a_client_cannot_take_its_name_off() {
     let guarded = two_clients().await;
@@ -142,7 +143,7 @@ impl Connections {
     }
 }
 
-/// Nothing of a request's key is remembered for the next one on the connection.
+/// The key of a request has no effect on later requests of the same connection.
 #[tokio::test]
 async fn each_request_of_a_connection_has_its_own_key() {
     let guarded = two_clients().await;

@@ -15,8 +15,10 @@ use crate::view::drift::{Existing, ManagedObject};
 impl Kubernetes {
     /// Returns the existing objects of a service. A name that the service wants and no watch shows is read from the API
     /// server.
-    /// # Errors [`ClusterError::Refused`] when one of them is not Weir's, or belongs to another service that cannot
-    /// work without it.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when one of them is not Weir's, or belongs to another service that cannot work without
+    /// it.
     pub(super) async fn existing(&self, apis: &Apis, desired: &Desired) -> Result<Existing, ClusterError> {
         let service = desired.service();
         let known = self.drift.lock().existing(service);

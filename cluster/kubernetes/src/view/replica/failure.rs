@@ -237,8 +237,8 @@ fn waits(
     Some(fail(reason_of(status, kind, FailureReason::NotStarted), sentence))
 }
 
-/// Returns the failure of an image that cannot be pulled. The kubelet alternates between two reasons, while it pulls and
-/// while it waits; the failure has one.
+/// Returns the failure of an image that cannot be pulled. The kubelet alternates between two reasons, while it pulls
+/// and while it waits; the failure has one.
 fn without_image(pod: &Pod, status: &ContainerStatus, reason: &str, message: &str, kind: Kind) -> Failure {
     let reason = if reason == "ErrImagePull" { "ImagePullBackOff" } else { reason };
     let cause = message.split_once(PULL_CAUSE).map_or(message, |(_, cause)| cause);

@@ -1,5 +1,5 @@
-//! Gateways whose certificates rotate as controllers rotate them: each has a new authority, which is trusted before its
-//! certificate is used, and after it.
+//! Gateways whose certificates rotate as controllers rotate them: each new certificate has a new authority, which is
+//! trusted before the certificate comes into use and for some time after its use.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

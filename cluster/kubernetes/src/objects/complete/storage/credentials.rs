@@ -58,7 +58,7 @@ pub(super) fn secrets(uri: &str, pod: &PodSpec, fetch: &FetchContext<'_>) -> Vec
 }
 
 /// Adds a volume for each Secret, unless another fetch of the pod has added it, and returns the mounts. A Secret that
-/// does not exist is an empty directory.
+/// does not exist appears as an empty directory.
 pub(super) fn mount(pod: &mut PodSpec, secrets: &[String]) -> Vec<VolumeMount> {
     let volumes = pod.volumes.get_or_insert_default();
     let mounts = secrets.iter().map(|secret| {
