@@ -8,7 +8,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Returns true for a pattern that matches more than the one name that it spells.
+/// Returns true for a pattern with a final `*`, which may match several names.
 pub(crate) fn is_prefix(pattern: &str) -> bool {
     pattern.ends_with('*')
 }

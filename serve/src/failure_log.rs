@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two log lines of one cause. Alerts work on data of about the same age.
+/// Shortest time between two log lines of one cause. Alerts are commonly evaluated about as often.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Causes of failures of one model, revision or port, each with the time of its last log line.

@@ -39,7 +39,8 @@ pub struct HttpOptions {
 pub enum Http1Use {
     /// The port serves HTTP/1.1.
     Served {
-        /// Longest request head in bytes. A longer one is refused with status 414 or 431 and a JSON body.
+        /// Longest request head in bytes. A longer one is refused with status 414 or 431 and a JSON body if it is the
+        /// first of its connection or follows a pause, and otherwise with status 431 and no body.
         max_head: usize,
         /// Maximum number of bytes read at once.
         read_at_once: usize,

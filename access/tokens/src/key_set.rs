@@ -53,8 +53,8 @@ impl KeySet {
         Ok(Self { keys })
     }
 
-    /// Returns the same set in which keys that the older set has too are the older set's own. Tokens that they
-    /// verified stay in the cache.
+    /// Returns this set, in which each key that the older set also contains is the object of the older set. The cache
+    /// refers to these objects, so tokens that they verified stay in it.
     pub(crate) fn keeping(self, older: &Self) -> Self {
         let kept = |key: Arc<Key>| older.keys.iter().find(|old| **old == key).map_or(key, Arc::clone);
         Self { keys: self.keys.into_iter().map(kept).collect() }

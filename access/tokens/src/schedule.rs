@@ -38,7 +38,8 @@ const MAX_RETRY: Duration = Duration::from_secs(60);
 const MAX_DOUBLINGS: u32 = 6;
 
 impl Timing {
-    /// Creates times with 5 s between fetches: a key that is used as soon as it is published is known after that time.
+    /// Creates the times of a key set. Fetches start at least 5 s apart, so a key that signs tokens as soon as it is
+    /// published is known at most that much later.
     pub(crate) fn new(refresh: Duration, stale: Duration) -> Self {
         Self { refresh, stale, apart: Duration::from_secs(5) }
     }

@@ -2,7 +2,7 @@
 //!
 //! Lines are bounded for each client by itself, so that no client can fill the log or hide the lines of another one. Lines
 //! about control calls have a bound of their own, so that no client can hide its control calls behind its own refusals.
-//! Requests without a valid key count as one client, `anonymous`, whatever name they claim.
+//! Requests without a valid key count as one client, `(anonymous)`, whatever name they claim.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -383,7 +383,7 @@ fn weight(policy: &Policy, client: &str) -> NonZeroU16 {
     policy.limits_of(client).and_then(|limits| limits.weight).unwrap_or(NonZeroU16::MIN)
 }
 
-/// Returns the refusal of a caller without a key, or of a client that no rule allows the request.
+/// Returns the refusal of a caller without a key, or of a client to which no rule allows the request.
 fn refuse(caller: &Caller, route: Option<&Route>, operation: &'static str) -> GatewayError {
     let (refusal, because) = match (caller.client(), route) {
         (None, _) => (Refusal::NoCredential, "it has no key"),

@@ -381,7 +381,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         limits.reduce(u32::saturating_add)
     }
 
-    /// Returns the smallest limit of an open replica, because another gateway may know only that replica.
+    /// Returns the smallest limit of an open replica; `None` without one. The state of the cluster that another gateway
+    /// has may contain that replica alone.
     fn least(&self) -> Option<u32> {
         self.open().map(|endpoint| endpoint.credits.limit()).min()
     }

@@ -81,8 +81,8 @@ const MAX_CLIENTS: usize = 1024;
 /// Number of clients that are checked at once. It is more than the one client that can be added between two checks.
 const CHECKED_AT_ONCE: usize = 2;
 
-/// Minimum time for which a client may save the unused part of its credits. Over such a time, random arrivals exceed
-/// and fall below their mean by about what a client can save.
+/// Minimum time for which a client may save the unused part of its credits. Over such a time, the number of requests
+/// that a client sends at random times differs from its mean by about as much as the client can save.
 const SAVED: Duration = Duration::from_secs(1);
 /// Time for which a client may save the unused part of its credits, as a number of its mean requests, if that is longer
 /// than [`SAVED`].

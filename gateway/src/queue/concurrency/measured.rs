@@ -32,7 +32,7 @@ use window::{Pool, Ratio, Slots, Window};
 /// least as many.
 const ENGINE_LIMIT: u32 = 64;
 
-/// Highest limit: no server known to us benefits from more concurrent requests.
+/// Highest limit: no known server benefits from more concurrent requests.
 const MAX_LIMIT: u32 = 1024;
 
 /// Highest limit of a server that may work on one request at a time: one request runs, and the next one is on its way.
@@ -58,7 +58,7 @@ const PARALLEL: f64 = 1.5;
 const OVERTAKEN: u32 = 3;
 
 /// Minimum time without an answer after which the limit doubles during the first startup. Before the first answers
-/// nothing is known, and an engine whose answers take minutes must not work on one request.
+/// nothing is known, and an engine whose answers take minutes must not work on one request at a time.
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 /// The time without an answer after which the limit doubles, as a multiple of the longest time that an answer took.
 const LONG_ANSWERS: u32 = 10;

@@ -14,8 +14,9 @@ use crate::ConnectionLimits;
 use crate::bounds::places::{Place, PortPlaces};
 use crate::clock;
 
-/// Longest wait for a place. The end of the client's earlier connection has then already reached this machine, but its
-/// task has not run yet. One second covers several polls of a runtime under ten times the load that it can handle.
+/// Longest wait for a place. When the new connection is accepted, the end of the client's earlier connection has
+/// already reached this machine, and only the task of that connection has yet to run. One second covers several polls
+/// of a runtime under ten times the load that it can handle.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum number of connections that wait; each uses a file descriptor in addition to those of the connections with

@@ -8,14 +8,16 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Most certificates of a chain. A public chain has three or four.
+/// Maximum number of certificates in a chain. A public chain has three or four.
 const MAX_CERTIFICATES: usize = 8;
 
-/// Most bytes of a chain, which its connection keeps. A certificate with an RSA key of 4096 bits takes 2 KiB.
+/// Maximum size in bytes of a chain, which its connection keeps. A certificate with an RSA key of 4096 bits takes
+/// 2 KiB.
 const MAX_BYTES: usize = 16 << 10;
 
-/// Verifier of clients: a chain within limits, so that a connection takes bounded memory and time, that an authority accepts,
-/// and a certificate that passes a check. An authority may also sign certificates for others, which the check tells apart.
+/// Verifier of clients. It accepts a chain that is within limits, so that a connection takes bounded memory and time,
+/// that an authority has signed, and whose first certificate, the client's own, passes a check. The check can refuse
+/// certificates that the same authority has signed for other purposes.
 pub struct CheckedClients<C> {
     chains: Arc<dyn ClientCertVerifier>,
     check: C,

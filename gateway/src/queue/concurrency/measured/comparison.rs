@@ -38,8 +38,8 @@ const MAX_GENERATIONS: u32 = 32;
 const CLEAR: f64 = 2.5;
 /// Number of standard errors from which a difference is hardly chance. It is for decisions that later searches correct.
 const LIKELY: f64 = 1.5;
-/// Number of standard errors that are needed before a server gets more than two requests. With fewer, an unequal pair
-/// of short windows looked like a second worker.
+/// Number of standard errors that are needed before a server gets more than two requests. With fewer, two short
+/// windows that differ by chance look like a second worker.
 pub(super) const CERTAIN: f64 = 4.0;
 
 /// Minimum number of blocks in a window that is judged.
