@@ -1,9 +1,9 @@
 //! Keeps a power failure from leaving a complete target without its content.
 //!
 //! Linux writes files to disk within half a minute, and the rename of their directory may be there before them. A fetch
-//! does not wait for the disk, which may be slower than the network. In place of that, a mark beside the target says that
-//! its content may not be on disk yet, until a task has made sure of it. A target with the mark of an earlier boot is
-//! fetched again.
+//! does not wait for the disk, which may be slower than the network. Instead it writes a mark beside the target: the
+//! content may not be on disk yet. A task removes the mark once the content is on disk. A target with the mark of an
+//! earlier boot is fetched again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::error::FetchError;
 /// File with an identifier that is new at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Time in which Linux writes most files to disk by itself: they expire after 30 s, and are looked for each 5 s.
+/// Time in which Linux writes most files to disk by itself: changed pages expire after 30 s, and the kernel looks for
+/// expired pages every 5 s.
 const WRITEBACK: Duration = Duration::from_secs(60);
 
 /// Returns the identifier of this boot; empty on systems without one, where no boot differs from another.
@@ -36,7 +37,8 @@ pub(crate) fn begin(target: &Path) -> Result<(), FetchError> {
     fs::write(&path, boot()).map_err(FetchError::file(&path))
 }
 
-/// Makes sure later that a target is on disk, and then removes its mark. If the process ends first, the mark stays.
+/// Starts a task that later writes a target to disk, and then removes its mark. If the process ends first, the mark
+/// stays.
 pub(crate) fn complete(target: PathBuf) {
     // A process that exits would wait for a running sync. A process that only fetches exits before this delay has passed.
     tokio::spawn(async move {

@@ -241,7 +241,7 @@ fn listed(objects: &[Object]) -> String {
     all.sort_by_key(|object| object.path.as_str());
     let mut text = String::new();
     for object in all {
-        // A commit of a hub is the version of all its files, also of those that it does not change.
+        // A digest depends on the content alone, and so precedes the version.
         let version = object.digest.as_ref().map(Digest::hex).or(object.version.as_deref());
         let _ = writeln!(text, "{:?} {:?} {version:?}", object.path.as_str(), object.size);
     }
@@ -261,7 +261,7 @@ fn lock(folder: &Path) -> Result<File, FetchError> {
     }
 }
 
-/// Puts a directory in the place of another one, of which nothing is left in between, or of none.
+/// Puts the directory `new` at `target` in one step. A directory that was at `target` is then at `new`.
 fn exchange(new: &Path, target: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     if !target.exists() {
@@ -269,7 +269,8 @@ fn exchange(new: &Path, target: &Path) -> io::Result<()> {
     }
     match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
-        // Some file systems, such as NFS, cannot exchange. Then the model is absent for a moment, which a poll tolerates.
+        // Some file systems, such as NFS, cannot exchange. Then the model is absent for a moment, which a poll
+        // tolerates, and its former files are beside `new`.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             let old = new.with_extension("old");
             fs::rename(target, &old)?;

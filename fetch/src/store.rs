@@ -44,7 +44,7 @@ pub(crate) struct Object {
     pub(crate) key: String,
     /// Size in bytes; `None` if only the first read says it.
     pub(crate) size: Option<u64>,
-    /// Strong validator of the content (an entity tag, a generation, a commit); `None` if only the first read says it,
+    /// Strong validator of the content (an entity tag, a hash of git, a digest); `None` if only the first read says it,
     /// or if the store has none.
     pub(crate) version: Option<String>,
     /// SHA-256 that the content must have; `None` if the source does not say it.

@@ -79,8 +79,8 @@ impl<S: Store> Transfer<'_, S> {
         }
     }
 
-    /// Downloads all objects, and returns them; the first list is `listed`, if there is one. Only consecutive attempts
-    /// without progress count towards [`Limits::attempts`], and changes of the source during the download.
+    /// Downloads all objects, and returns them; the first list is `listed`, if there is one. Both consecutive attempts
+    /// without progress and changes of the source during the download are limited to [`Limits::attempts`].
     pub(crate) async fn run(
         &self,
         mut listed: Option<Vec<Object>>,

@@ -107,8 +107,8 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the number of items in the group's next batch, at least one. A batch of the best size has at most the weight
-    /// `ready`, which is staged. A batch that measures a larger size again also takes items that are not staged, because
-    /// never more than a batch of the best size is staged.
+    /// `ready`, which is staged. A probe of a larger size ignores `ready`, because never more than a batch of the best
+    /// size is staged.
     fn count(&mut self, index: usize, ready: usize, now: Instant) -> usize {
         let group = self.groups.get(index);
         let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));

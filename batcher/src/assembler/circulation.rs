@@ -1,4 +1,5 @@
-//! Tells a fixed number of clients, each of which waits for its answer, from requests that arrive independently.
+//! Distinguishes a fixed number of clients, each of which waits for its answer, from requests that arrive
+//! independently.
 
 use std::collections::VecDeque;
 
@@ -6,8 +7,8 @@ use std::collections::VecDeque;
 /// batches in a row, if there are enough of them to fill batches of several rows.
 const BATCHES: usize = 8;
 
-/// Part of the number by which it may differ between these batches. With many clients, some are on their way between an
-/// answer and the next request, and are counted only by an average.
+/// The least and the greatest weight of these batches may differ by one part in `SPREAD` of the greatest. With many
+/// clients, some are between an answer and their next request, and those are counted only by an average.
 const SPREAD: usize = 16;
 
 /// The weight of the items that were queued, running, or about to return when each of the latest batches was formed.
@@ -23,7 +24,8 @@ impl Circulation {
         self.0.push_back(all);
     }
 
-    /// Returns true if the same items go round: the weight was the same at all of the latest batches.
+    /// Returns true if the items come from a fixed number of clients: the weight was about the same at all of the
+    /// latest batches.
     pub(super) fn is_steady(&self) -> bool {
         let (least, most) = (self.0.iter().min(), self.0.iter().max());
         let spread = most.zip(least).map(|(most, least)| (most - least) * SPREAD <= *most);

@@ -1,4 +1,5 @@
-//! Decides if a batch for an asynchronous device waits for items that are still to be staged, or of returning callers.
+//! Decides if a batch for an asynchronous device waits: for items that are still to be staged, or for the next items of
+//! callers that are being answered.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,8 @@ struct Wait {
     more: usize,
     /// Time by which the wait postpones the batch on the device.
     delay: Duration,
-    /// Time that the wait takes in addition, because it ends when the device is idle.
+    /// Time in which the host prepares the batch's inputs while the device is idle; without the wait, the device would
+    /// be busy meanwhile.
     exposed: Duration,
 }
 
@@ -97,8 +99,8 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the time until which the group's next batch waits for returning items; `None` if waiting does not pay. If
-    /// the same items go round, and would go round faster together, the wait pays with the batches after this one,
-    /// whatever it costs this one.
+    /// the items come from a fixed number of clients, which one batch would answer at a higher rate, the wait pays in
+    /// later batches, whatever it costs this one.
     fn merge_until(&self, index: usize, device: AsyncDevice, now: Instant) -> Option<Instant> {
         let group = self.groups.get(index);
         let lasts = group.circulation.is_steady() && self.circle(index).is_faster_whole(device, &group.curve);

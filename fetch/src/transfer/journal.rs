@@ -3,8 +3,9 @@
 //! ```text
 //!   length of the list: u64 │ the list of objects: JSON │ received bytes of each piece: u64 …
 //! ```
-//! All numbers are little-endian. The list is written once, each counter after the bytes that it counts. A power failure
-//! may keep a counter and lose the bytes, so a journal of an earlier boot counts only for objects with a digest.
+//! All numbers are little-endian. The list is written once. A counter is written after the bytes that it counts. A
+//! power failure may keep a counter and lose the bytes, so a journal of an earlier boot counts only for objects with a
+//! digest.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! Size of the requests for the parts of a large object. A fetch that is killed loses the bytes that have left the
-//! server and are not on disk yet, up to the rest of each request. If the disk is slower than the network, these are all
-//! the buffers of the system. Small requests bound them, but each request costs the time until its first byte.
+//! server and are not on disk yet, up to the rest of each request. If the disk is slower than the network, such bytes
+//! fill all buffers of the system. Small requests bound them, but each request costs the time until its first byte.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::PIECE;
 /// Smallest request in bytes: sixteen of them are the bytes that a fetch loses when it is killed.
 pub(super) const SMALLEST: u64 = 1 << 20;
 
-/// Least ratio of the time in which the bytes of a request arrive to the time until the first of them, which is the time
-/// that small requests waste: a fifth of one connection's, while fifteen others read.
+/// Least ratio of the time in which the bytes of a request arrive to the time until the first of them. At 4, a
+/// connection wastes a fifth of its time on waiting, while fifteen others read.
 const RATIO: u128 = 4;
 
 /// Size of the next request, which follows the times of the last ones.

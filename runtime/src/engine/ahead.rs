@@ -38,7 +38,8 @@ struct BatchInFlight<'a> {
     begun: Instant,
     /// Time that the start of the batch took on this thread.
     preparing: Duration,
-    /// Part of it in which the inputs that were not staged were copied; zero if the time of a row is not known.
+    /// Part of `preparing` in which the inputs that were not staged were copied; zero if the time of a row is not
+    /// known.
     copying: Duration,
 }
 
@@ -66,9 +67,9 @@ struct Prefetch {
 const MARGIN: u32 = 8;
 
 impl Prefetch {
-    /// Computes the pull time after a batch that the host began at `begun`. While the host launches a batch, the device
-    /// already runs its first part. So the launch is hidden as far as it is shorter than the run, and only the inputs
-    /// must be ready before.
+    /// Computes the pull time after a batch that the host began at `begun`. The device runs the first part of a batch
+    /// while the host still launches the rest. So only the inputs, and the time by which the launch is longer than the
+    /// run, must be prepared before the device is free.
     fn after(begun: Instant, start: StartTimes, answered: Answered) -> Self {
         let StartTimes { expected, preparing, copying, row } = start;
         let inputs = answered.inputs.min(preparing.saturating_sub(copying));
@@ -88,21 +89,22 @@ struct StartTimes {
     expected: Duration,
     /// Time of the start on this thread: inputs and launch.
     preparing: Duration,
-    /// Part of it in which the inputs that were not staged were copied.
+    /// Part of `preparing` in which the inputs that were not staged were copied.
     copying: Duration,
     /// Time in which the inputs of one row are staged; zero if it is not known.
     row: Duration,
 }
 
-/// Returns true if the instance thread itself waits for a batch, instead of the answer thread, because waking that thread
-/// would take about as long as the run. No batch is started ahead meanwhile, which matters only if several requests arrive together.
+/// Returns true if the instance thread itself waits for a batch, instead of the answer thread, because waking that
+/// thread would take about as long as the run. No batch is started ahead meanwhile, which matters only if several
+/// requests arrive together.
 fn is_brief(requests: usize, expected: Duration) -> bool {
     requests == 1 && !expected.is_zero() && expected <= BRIEF
 }
 
-/// Longest run of a lone request that the instance thread waits for. On an H200 a lone request of two additions took 158
-/// µs with a run of 24 µs, so most of it was copies and changes of thread. The gain was not measured; a run this short
-/// delays a request that arrives meanwhile by little.
+/// Longest run of a lone request that the instance thread waits for. On an H200 a lone request of two additions took
+/// 158 µs with a run of 24 µs, so most of the time went to copies and changes of thread. The gain was not measured; a
+/// run this short delays a request that arrives meanwhile by little.
 const BRIEF: Duration = Duration::from_micros(150);
 
 /// Serves until the queue is closed and empty.

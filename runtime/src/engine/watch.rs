@@ -74,8 +74,8 @@ impl EngineWatch {
         Ok(())
     }
 
-    /// Returns the error of a queued request. A request refused because every instance is stuck only knows that the
-    /// queue was closed, so its error is replaced.
+    /// Returns the error of a queued request. The batcher refuses the queue of a stuck engine with the error of a
+    /// closed queue, which is replaced by [`ServeError::Stalled`].
     pub(super) fn explain(&self, error: SubmitError) -> ServeError {
         match (self.check(), error) {
             (Err(stalled), SubmitError::Draining) => stalled,

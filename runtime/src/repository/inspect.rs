@@ -151,7 +151,7 @@ impl Inspector<'_> {
 
     /// Returns all versions in the directory, including those that are not wanted.
     fn found_versions(&self, location: &ModelLocation, config: &ModelConfig) -> Result<BTreeMap<u64, Files>, String> {
-        // Called even if the file name is configured, because it fails for an unknown backend.
+        // The look-up is made even if the file name is configured, because it fails for an unknown backend.
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
         let file = match location.layout {
             Layout::File => return Ok(only(location.path.clone())),

@@ -140,7 +140,7 @@ WeirStatus replay(WeirGraph* graph, const WeirStream* stream, char** error) {
   });
 }
 
-// Keeps a graph that cannot be reset: its destructor would end the process.
+// Frees a graph. A graph that cannot be reset is leaked, because its destructor would end the process.
 void free_graph(WeirGraph* graph) {
   weir::quietly([&] {
     graph->graph.reset();

@@ -106,7 +106,8 @@ struct WeirOutput {
 };
 
 // Loads a TorchScript archive onto a device (-1 for the CPU, otherwise the CUDA index), and prepares one of its methods
-// for inference. The weights are being copied to a CUDA device when the call returns: weir_cuda_synchronize waits for them.
+// for inference. The copy of the weights to a CUDA device may still run when the call returns; weir_cuda_synchronize
+// waits for it.
 WeirStatus weir_module_load(
     const char* path,
     const char* method,
@@ -273,7 +274,7 @@ void weir_event_free(WeirEvent* event);
 // Opens a shared library permanently, with its symbols global. Returns null, or the loader's message.
 char* weir_open_library(const char* name);
 
-// Opens a library of operators permanently, unless a child process that opens it first fails.
+// Opens a library of operators permanently. A child process opens it first; if that fails, so does this function.
 WeirStatus weir_open_operators(const char* path, char** error);
 
 void weir_text_free(char* text);

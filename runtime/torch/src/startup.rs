@@ -65,9 +65,9 @@ unsafe impl Send for TrimWhenDropped {}
 // SAFETY: a reference gives no access to the block.
 unsafe impl Sync for TrimWhenDropped {}
 
-/// Threshold of the C library, in bytes, above which it returns the free end of a heap. The lock lets only one thread
-/// lower it at a time, because the first of two would restore it while the other still trims.
-static THRESHOLD: Mutex<libc::c_int> = Mutex::new(TRIM_THRESHOLD);
+/// Held while the C library's trim threshold is lowered. Without it, the first of two threads would restore the
+/// threshold while the other still trims.
+static LOWERED: Mutex<()> = Mutex::new(());
 
 impl Default for TrimWhenDropped {
     fn default() -> Self {
@@ -79,13 +79,13 @@ impl Default for TrimWhenDropped {
 
 impl Drop for TrimWhenDropped {
     fn drop(&mut self) {
-        let usual = THRESHOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lowered = LOWERED.lock().unwrap_or_else(PoisonError::into_inner);
         set_trim_threshold(GROWTH);
         // This joins small free blocks with the end of a heap, so the end is looked at afterwards.
         trim_heap();
         // SAFETY: the block was allocated by `default`, and is freed only here.
         unsafe { libc::free(self.block) };
-        set_trim_threshold(*usual);
+        set_trim_threshold(TRIM_THRESHOLD);
     }
 }
 

@@ -78,7 +78,7 @@ fn the_driver_reports_the_state_of_the_device() {
 
 #[test]
 fn outputs_equal_those_of_the_cpu() {
-    let Some(device) = gpu("answers_are_the_processors") else {
+    let Some(device) = gpu("outputs_equal_those_of_the_cpu") else {
         return;
     };
     for (name, dims) in [("mlp", &[3, 16][..]), ("conv_traced", &[3, 1, 8, 8])] {
@@ -103,7 +103,7 @@ const ELEMENTS: usize = 1 << 20;
 
 #[test]
 fn a_batch_started_ahead_has_its_own_outputs() {
-    let Some(device) = gpu("a_batch_started_ahead_comes_back_with_its_own_answer") else {
+    let Some(device) = gpu("a_batch_started_ahead_has_its_own_outputs") else {
         return;
     };
     let mut instance = made(&on(device, add_sub()));
@@ -139,7 +139,7 @@ fn rows_that_mix_by_their_values_are_not_batched() {
 
 #[test]
 fn out_of_memory_affects_no_other_batch() {
-    let Some(device) = gpu("memory_that_runs_out_harms_no_other_batch") else {
+    let Some(device) = gpu("out_of_memory_affects_no_other_batch") else {
         return;
     };
     let t = |name| tensor(name, DataType::Fp32, &[1]);

@@ -27,8 +27,8 @@ pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: Cancella
 }
 
 fn options(connections: ConnectionLimits) -> PortOptions {
-    // A read returns at most as many bytes as the longest head has: bodies are joined elsewhere, and so few bytes stay
-    // in the processor's cache.
+    // A read returns at most as many bytes as the longest head has: bodies are joined elsewhere, and this many bytes
+    // fit into the processor's cache.
     let http1 = Http1Use::Served { max_head: MAX_HEAD, read_at_once: MAX_HEAD };
     PortOptions { connections, http1, http2: Http2Limits { max_head: MAX_REPLICA_HEAD, ..Http2Limits::INFERENCE } }
 }

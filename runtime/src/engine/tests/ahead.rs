@@ -165,7 +165,7 @@ async fn a_batch_that_is_out_of_memory_at_its_start_runs_in_halves() {
     assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
 }
 
-/// A model whose runs all take the same time of this thread, in which kernels are launched, and end with it.
+/// A model whose runs end when their launch ends. Each launch keeps the instance's thread busy for [`LAUNCH`].
 struct Launching {
     signature: Signature,
     /// Receives the rows of each started batch.

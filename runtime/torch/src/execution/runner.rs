@@ -359,7 +359,7 @@ impl Gpu {
         self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
     }
 
-    /// Returns whether a run is metered: always with a memory limit, otherwise as `wanted`.
+    /// Returns the metering of a run: always on with a memory limit, otherwise `wanted`.
     fn metering(&self, wanted: Metering) -> Metering {
         self.cap.as_ref().map_or(wanted, |_| Metering::On)
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::libtorch::fault::Fault;
 
-/// Streams to take from libtorch before its next one counts as used up: twice the streams that it has.
+/// Largest number of streams to draw in search of one that is in no pair: twice the number of libtorch's streams, so
+/// that each of them is drawn.
 const MOST_DRAWS: usize = 64;
 
 /// The streams of an instance: one copies inputs, the other runs the model.
@@ -45,7 +46,7 @@ pub(crate) trait Numbered {
 pub(crate) struct StreamPairs<S> {
     /// Numbers of all streams below.
     known: BTreeSet<i64>,
-    /// The pair of all instances for which no other one is left.
+    /// The pair that instances share for which no pair of their own is left.
     shared: Arc<Pair<S>>,
     alone: Vec<Arc<Pair<S>>>,
 }

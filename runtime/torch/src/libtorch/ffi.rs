@@ -1,5 +1,6 @@
 //! The C functions of `shim/weir_torch.h`, `shim/exported.h`, `shim/compiled.h` and `shim/graph.h`, which document them.
-//! Only `tensor`, `module`, `stream`, `graph`, `gpu_meter` and `process` call them; each wraps them in safe functions.
+//! Only `tensor`, `module`, `stream`, `graph`, `gpu_meter`, `process` and `fault` call them; each wraps them in safe
+//! functions.
 
 #![expect(unsafe_code, reason = "declares foreign functions; the SAFETY notes are at their calls")]
 

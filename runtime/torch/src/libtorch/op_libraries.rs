@@ -55,7 +55,7 @@ fn read(path: &Path) -> Result<Contents, String> {
     Ok(Contents { size: bytes.len(), hash: hasher.finish() })
 }
 
-/// Puts the remedy for a library that cannot be opened before the loader's own message.
+/// Explains why a library cannot be opened: returns the remedy, followed by the loader's own message.
 fn explain(reason: &str, open: &BTreeMap<Contents, PathBuf>) -> String {
     let any = |parts: &[&str]| parts.iter().any(|part| reason.contains(part));
     let what = if any(&["libtorch_python", "libpython", "symbol: Py", "symbol: _Py"]) {

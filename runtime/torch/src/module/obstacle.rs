@@ -3,7 +3,7 @@
 
 use super::{Argument, ArgumentKind};
 
-/// Operators whose result decides on the host: the run waits for the device, which a capture does not allow.
+/// Operators whose result the host needs: the run waits for the device, which a capture does not allow.
 const WAITING: [&str; 18] = [
     "aten::item",
     "aten::_local_scalar_dense",
@@ -25,7 +25,8 @@ const WAITING: [&str; 18] = [
     "torchvision::nms",
 ];
 
-/// Operators that draw random numbers. A replay would draw others than a run, so no comparison could prove it.
+/// Operators that draw random numbers. A replay would draw others than a run, so no comparison could show that the
+/// graph is right.
 const RANDOM: [&str; 20] = [
     "aten::rand",
     "aten::rand_like",

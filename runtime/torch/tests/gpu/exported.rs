@@ -12,7 +12,8 @@ use super::{gpu, made, on};
 /// A program with its inputs: the name and the dimensions of a row of each.
 type Case = (&'static str, &'static [(&'static str, &'static [i64])]);
 
-/// Among them are sequences of other lengths than the example's, and several outputs.
+/// The programs to compare, among them one with sequences of other lengths than the example's, and one with several
+/// outputs.
 const PROGRAMS: [Case; 8] = [
     ("mlp", &[("x", &[8])]),
     ("cnn", &[("image", &[3, 12, 12])]),

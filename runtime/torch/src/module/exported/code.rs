@@ -69,7 +69,7 @@ impl PlanCode {
         self.numbers.push(weight.element_type.into());
         self.count(weight.sizes.len());
         self.numbers.extend(&weight.sizes);
-        // A file may give another number of strides, which libtorch would read beyond.
+        // The shim reads one stride for each size, and a file may give another number of strides.
         let strides = weight.strides.iter().chain(std::iter::repeat(&0));
         self.numbers.extend(strides.take(weight.sizes.len()));
         self.numbers.push(weight.offset);
