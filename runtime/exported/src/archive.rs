@@ -187,7 +187,7 @@ impl Archive {
 }
 
 /// Opens an archive that begins with the section. By default the library searches for the beginning. For some lengths
-/// of names it then takes the zip64 records that torch writes for a shift of the directory.
+/// of names, it then concludes from the zip64 records that torch writes that the directory is shifted.
 fn opened(section: Section) -> Result<Zip, ExportedError> {
     let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
     let zip = ZipArchive::with_config(from_start, BufReader::new(section)).map_err(damaged)?;

@@ -99,7 +99,7 @@ fn no_program_makes_the_reader_panic() {
     );
 }
 
-/// The edits leave most programs well-formed, other than mutations of the text.
+/// The edits leave most programs well-formed, unlike mutations of the text.
 #[test]
 fn no_edited_program_makes_the_reader_panic() {
     let programs = ["cnn", "mlp", "numbers", "bag", "autoencoder", "ungraded", "branches"];

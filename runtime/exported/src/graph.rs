@@ -24,7 +24,7 @@ pub struct Program {
     pub weights: Vec<Weight>,
     /// The values that `forward` returns, flattened. Values that are None or a constant are left out.
     pub outputs: Vec<Output>,
-    /// The torch that exported the program, such as `2.11.0`; `None` if the file does not say.
+    /// Release of torch that exported the program, such as `2.11.0`; `None` if the file does not say.
     pub torch_version: Option<String>,
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node>,
@@ -148,7 +148,7 @@ pub(crate) struct Node {
     pub(crate) guards: Vec<Guard>,
 }
 
-/// A truth value, and the one at which a node runs.
+/// A condition of a node, and the value of the condition at which the node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) condition: ValueId,

@@ -33,7 +33,7 @@ enum Call {
     Branches,
 }
 
-/// Puts the nodes of such subgraphs in place of their calls, also of those inside of subgraphs.
+/// Puts the nodes of subgraphs in place of their calls, at any depth of nesting.
 ///
 /// # Errors
 /// [`ExportedError::Unsupported`] for a subgraph whose operands and results do not match its call.

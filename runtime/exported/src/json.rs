@@ -1,6 +1,7 @@
-//! JSON as Python writes it: with infinities and NaN as bare words, which JSON does not have, and with floats whose every
-//! digit counts. The usual parser rounds the last one: the smallest float of 32 bits, which masks attention, would no
-//! longer fit. Therefore floats are made strings first.
+//! JSON as Python writes it. Infinities and NaN are bare words, which JSON does not have. Every digit of a float
+//! counts: `serde_json` rounds the last digit, after which the smallest float of 32 bits, with which programs mask
+//! attention, is out of the range of such floats. Therefore floats and bare words are made strings before the text is
+//! parsed.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ const WORDS: [&str; 2] = ["Infinity", "NaN"];
 /// Parses a text of Python's `json.dumps`.
 ///
 /// # Errors
-/// The error of the text with its words quoted.
+/// The parser's error. The position in it is that in the text with the quotes that were added.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(&quoted(text))
 }

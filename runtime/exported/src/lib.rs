@@ -3,7 +3,7 @@
 //! ```text
 //!   model.pt2 ──archive──► model.json ──schema, graph──► Program (typed graph, contract)
 //!                                                         ├──shapes──► check of a request's sizes
-//!                                                         ├──rows────► Verdict: do rows see each other?
+//!                                                         ├──rows────► Verdict: are rows independent?
 //!                                                         └──fusion, plan──► Plan: calls with slots, for an executor
 //! ```
 //!

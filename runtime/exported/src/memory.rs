@@ -73,7 +73,7 @@ const VIEWS: [&str; 26] = [
     "aten::view_as_real",
 ];
 
-/// Returns for each value the one of which it certainly is a view, or the value itself.
+/// Returns, for each value, the value of which it certainly is a view, or the value itself.
 pub(crate) fn origins(program: &Program) -> Vec<ValueId> {
     let mut origins: Vec<ValueId> = (0..program.values.len()).collect();
     for node in &program.nodes {

@@ -1,8 +1,8 @@
 //! The table of operators for the proof of row independence: how each one treats the dimension of the rows. An operator
 //! that is missing here is unknown.
 
-/// Operator of this runtime that returns the result of the branch that has run: a condition, and a result for each of its
-/// values.
+/// Operator of this runtime that returns the result of the branch that has run. The arguments are the condition, and
+/// the result of the branch for each value of the condition.
 pub(crate) const CHOICE: &str = "weir::choose";
 
 /// Treatment of rows by an operator. The rule holds for the operands that carry rows.
@@ -18,7 +18,8 @@ pub(crate) enum Rule {
     Transform(usize),
     /// The first operand is computed over the last dimensions, as many as the list in the named argument has.
     LastOf(&'static str),
-    /// A convolution: the first operand's dimensions after the batch and the channels, and the channels.
+    /// A convolution: the first operand is computed over the channels and over the dimensions after them, as many as
+    /// here. With 0, it is computed over all dimensions but the first.
     Spatial(usize),
     /// The first operand is computed row by row with weights: a linear layer over the last dimension.
     Linear,
@@ -78,7 +79,8 @@ pub(crate) enum Rule {
     Squeeze,
     /// Dimensions of size one are repeated.
     Expand,
-    /// Part of the dimension in the named argument is taken, and the dimension stays.
+    /// The first operand is computed along the dimension in the named argument, or a part of that dimension is taken.
+    /// The dimension stays.
     Along(&'static str),
     /// One element of the dimension in the named argument is taken, and the dimension goes.
     Select,

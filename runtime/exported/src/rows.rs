@@ -34,9 +34,11 @@ pub struct Batch {
 pub enum Verdict {
     /// Each row of the outputs depends on the same row of the inputs alone.
     Proven,
-    /// Rows see each other, or an output has no rows: the operator with its position, or the output.
+    /// A row depends on other rows, or an output has no rows. The text is the operator with its position, or the
+    /// output.
     Coupled(String),
-    /// The operator with its position that the table cannot decide.
+    /// The proof stops at an operator that the table cannot decide, or at an output whose sizes the file records
+    /// wrongly. The text is the operator with its position, or the output.
     Unknown(String),
 }
 
@@ -53,12 +55,12 @@ struct Rows {
 enum State {
     /// The same for every batch.
     Constant,
-    /// Equal elements in a tensor that may have a dimension of the size of the batch.
+    /// A tensor whose elements are all equal. One of its dimensions may have the size of the batch.
     Uniform,
     Rows(Rows),
     /// A number that depends on the size of the batch.
     BatchSize,
-    /// The numbers of the rows times a step, along a dimension.
+    /// A tensor that contains along a dimension the number of each row, from 0 on, times a step.
     RowNumbers {
         dim: usize,
         step: i64,
@@ -117,8 +119,9 @@ impl Program {
         proof.outputs()
     }
 
-    /// Returns the verdict if a node cannot be decided. Trial runs would not show that the rows decide together which
-    /// branch runs, if the trial's rows all took the same one.
+    /// Returns the verdict if a node cannot be decided. In a program with `torch.cond` that is [`Verdict::Coupled`], so
+    /// that no trial runs are made: if all rows of a trial took the same branch, the trial would not show that a
+    /// batch's rows decide together which branch runs.
     fn undecided(&self, node: &Node) -> Verdict {
         let choice = self.nodes.iter().find(|node| branches::is_choice(node));
         choice.map_or_else(|| Verdict::Unknown(named(node)), |choice| Verdict::Coupled(named(choice)))
@@ -133,7 +136,8 @@ struct Proof<'a> {
     program: &'a Program,
     symbol: &'a str,
     states: HashMap<ValueId, State>,
-    /// Values whose recorded sizes contradict the operator. The proof fails if one is used.
+    /// Values without a known state, such as those whose recorded sizes contradict the operator. The proof stops where
+    /// one is used.
     undecided: HashSet<ValueId>,
 }
 
@@ -159,7 +163,7 @@ impl Proof<'_> {
         Verdict::Proven
     }
 
-    /// Returns the state of a value. A value without one comes from constants.
+    /// Returns the state of a value. A value without a recorded state is computed from constants alone.
     fn state(&self, value: ValueId) -> State {
         self.states.get(&value).cloned().unwrap_or(State::Constant)
     }
@@ -217,7 +221,7 @@ impl Proof<'_> {
         self.finish(node, rule, state)
     }
 
-    /// Handles operators whose operands are the same for every batch: so is the result, unless it is random.
+    /// Handles operators whose operands are the same for every batch: the result is the same too, unless it is random.
     fn of_constants(&self, node: &Node, name: &str) -> Proven<()> {
         let random = ["rand", "bernoulli", "multinomial", "normal", "dropout"].iter().any(|part| name.contains(part));
         let is_off = node.argument("train") == Some(&Argument::Bool(false));

@@ -6,8 +6,8 @@ use crate::expression::Expression;
 use crate::graph::{Dimension, Program, ValueKind};
 use crate::tree::Step;
 
-/// Smallest lower bound that the check enforces. An export records 2 for every dynamic size, because it treats 0 and 1
-/// as special, and runs with 1 nevertheless.
+/// Smallest lower bound that the check enforces. An export records 2 as the lower bound of every dynamic size, because
+/// it treats 0 and 1 as special; the program runs with a size of 1 nevertheless.
 const LEAST_BOUND: i64 = 3;
 
 impl Program {

@@ -3,11 +3,11 @@
 use crate::expression::Expression;
 use crate::graph::{Argument, Node, Operator, Program, ValueId, ValueKind};
 
-/// Products of groups of rows with a matrix for each group, as the experts of transformers' models are computed:
-/// `input`, `weight` and the ends of the groups.
+/// Operator that multiplies each group of rows by a matrix of that group, as transformers computes mixtures of experts.
+/// The arguments are `input`, `weight` and the ends of the groups.
 const GROUPED: &str = "transformers::grouped_mm_fallback";
 
-/// Rows of the operands have a multiple of this many bytes.
+/// libtorch's operator takes only rows whose size in bytes is a multiple of this.
 const ALIGNMENT: i64 = 16;
 
 impl Program {

@@ -84,7 +84,8 @@ impl Session {
         &self.unservable
     }
 
-    /// Runs the model on the values of all inputs, in their order, and returns the outputs in theirs.
+    /// Runs the model on the values of all inputs in the order of [`Self::inputs`], and returns the outputs in the
+    /// order of [`Self::outputs`].
     ///
     /// # Errors
     /// [`OnnxError::Inputs`] if the model does not take the inputs, otherwise [`OnnxError::Run`] or

@@ -64,7 +64,7 @@ impl<'a> Rewrite<'a> {
         convolution.bias = Some(self.prepared("aten::squeeze.dim", place, row(bias)));
     }
 
-    /// Adds the normalisation of another tensor, with some other arguments, and returns the result.
+    /// Adds a call of the normalisation on another tensor, with the arguments `others` replaced. Returns the result.
     fn normalised(&mut self, norm: &Node, input: ValueId, others: &[(&str, Argument)]) -> ValueId {
         let mut node = norm.clone();
         set(&mut node, "input", Argument::Value(input));
@@ -98,8 +98,8 @@ impl<'a> Rewrite<'a> {
         node(&format!("mkldnn::_convolution_pointwise{overload}"), place, arguments, fused.result)
     }
 
-    /// Returns a kernel in oneDNN's layout. It depends on the sizes of the images: without them, oneDNN takes small ones
-    /// for granted, and for some kernels brings the weights into another layout in every run, for 25 ms each.
+    /// Returns a kernel in oneDNN's layout. The layout depends on the sizes of the images. Without these, oneDNN
+    /// assumes small images, and converts the weights of some kernels again in every run, which takes 25 ms.
     fn packed(&mut self, convolution: &Convolution<'_>, geometry: &Geometry) -> ValueId {
         let kernel = convolution.kernel;
         if let Some(packed) = self.packed.get(&(kernel, geometry.clone())) {

@@ -39,8 +39,9 @@ const IMAGE: usize = 4;
 /// Fewest dimensions of a kernel: channels of the result, channels of the operand, and those that it slides along.
 const LEAST_RANK: usize = 3;
 
-/// Fewest products of a row for which oneDNN is faster. A call of it takes some 25 µs, and libtorch's own convolution of a
-/// single small image 5 to 10, on a core that computes 30 products in a nanosecond; both take equally long near this number.
+/// Fewest products of a row for which oneDNN is faster. A call of oneDNN takes some 25 µs however small the image is,
+/// and libtorch's own convolution of a small image 5 to 10 µs. On a core that computes 30 products in a nanosecond,
+/// both take equally long near this number.
 const LEAST_PRODUCTS: i64 = 1_000_000;
 
 /// Largest height or width that oneDNN is asked for.

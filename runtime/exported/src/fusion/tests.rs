@@ -1,4 +1,4 @@
-//! Fusions of random programs, evaluated with numbers in place of tensors: each tensor of a channel has one element.
+//! Fusions of random programs. They are evaluated on numbers: each tensor is a single number, whatever sizes it has.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ pub(super) fn is_named(node: &Node, names: &[&str]) -> bool {
     name.strip_prefix("aten::").is_some_and(|name| names.contains(&name))
 }
 
-/// True for `x[:]`, which an export writes as a slice from 0 to the largest integer.
+/// Returns true for `x[:]`, which an export writes as a slice from 0 to the largest integer.
 pub(super) fn is_whole_slice(node: &Node) -> bool {
     let is_slice = matches!(&node.operator, Operator::Registered { name, .. } if name == "aten::slice");
     let starts = matches!(node.argument("start"), None | Some(Argument::None | Argument::Int(0)));

@@ -8,7 +8,7 @@ use crate::operators::{CHOICE, Rule};
 const TRUTH: &str = "aten::is_nonzero";
 
 impl Proof<'_> {
-    /// Handles the nodes of a branch's condition and results; `None` for any other node.
+    /// Handles a node that reads a condition or chooses the result of a branch; returns `None` for any other node.
     pub(super) fn branched(&mut self, node: &Node, name: &str) -> Option<Proven<()>> {
         match name {
             TRUTH => Some(self.same_in_every_batch(node.operands())),

@@ -68,7 +68,7 @@ impl Proof<'_> {
         found.map(State::Rows).ok_or(Stop::Unknown)
     }
 
-    /// Handles operators that move, add or remove dimensions of size one.
+    /// Handles operators that move dimensions, and those that add or remove dimensions of size one.
     pub(super) fn moved(&self, node: &Node, rule: Rule) -> Proven<State> {
         let rows = self.only(node)?;
         let rank = self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?;
@@ -111,7 +111,7 @@ impl Proof<'_> {
                 }
                 let sizes = self.sizes(operand(node, 0).ok_or(Stop::Unknown)?)?;
                 let before = removed.iter().filter(|dim| **dim < rows.dim && sizes[**dim] == Monomial::one());
-                // Dimensions that are named twice are libtorch's to refuse.
+                // libtorch refuses dimensions that are named twice.
                 rows.dim.checked_sub(before.count()).ok_or(Stop::Unknown)?
             }
         };
@@ -154,7 +154,8 @@ impl Proof<'_> {
     }
 }
 
-/// Returns the new place of a dimension, when others move to the places in `to` and the rest keeps its order.
+/// Returns the new place of a dimension after the dimensions `from` have moved to the places `to`. The other dimensions
+/// keep their order.
 fn moved_dim(dim: usize, rank: usize, from: &[usize], to: &[usize]) -> Proven<usize> {
     if let Some(at) = from.iter().position(|own| *own == dim) {
         return to.get(at).copied().ok_or(Stop::Unknown);

@@ -6,7 +6,7 @@ use crate::graph::{Argument, Node, ValueId};
 use crate::monomial::Monomial;
 
 impl Proof<'_> {
-    /// Handles `arange`: up to the number of rows, its elements are the numbers of the rows.
+    /// Handles `arange`: if it has an element for each row, the elements are the numbers of the rows times the step.
     pub(super) fn numbered(&self, node: &Node, result: ValueId) -> Proven<State> {
         let states = node.arguments.iter().flat_map(|(_, argument)| argument.values()).map(|value| self.state(value));
         if states.into_iter().any(|state| !matches!(state, State::Constant | State::BatchSize)) {
@@ -33,8 +33,8 @@ impl Proof<'_> {
         }
     }
 
-    /// Handles bags of indices: a matrix with one bag in each row, or a list that is divided into bags of equal size,
-    /// one for each row.
+    /// Handles bags of indices: a list that is divided into bags of equal size, one for each row. PyTorch makes such a
+    /// list of a matrix with a bag in each row.
     pub(super) fn embedding_bag(&self, node: &Node) -> Proven<State> {
         let (Some(table), Some(indices)) = (operand(node, 0), operand(node, 1)) else { return Err(Stop::Unknown) };
         let (State::Constant, State::Rows(rows)) = (self.state(table), self.settled(indices)) else {

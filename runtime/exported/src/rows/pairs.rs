@@ -116,7 +116,7 @@ impl Proof<'_> {
         }
     }
 
-    /// Handles losses, which are means over all elements unless `reduction` is 0.
+    /// Handles losses, which are reduced over all elements unless `reduction` is 0.
     pub(super) fn loss(&self, node: &Node, result: ValueId) -> Proven<State> {
         match node.argument("reduction") {
             Some(Argument::Int(0)) => self.elementwise(node, result),

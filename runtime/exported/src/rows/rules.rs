@@ -102,7 +102,8 @@ impl Proof<'_> {
         if is_by_row { Ok(State::RowNumbers { dim, step }) } else { Err(Stop::Unknown) }
     }
 
-    /// Returns the rows of the first operand, if the other operands are constants or sizes.
+    /// Returns the rows of the first operand. The other operands may have any state: a caller uses this only if they
+    /// are sizes, or a tensor of which only the sizes count.
     pub(super) fn only_but_sizes(&self, node: &Node) -> Proven<Rows> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
         match self.settled(first) {
