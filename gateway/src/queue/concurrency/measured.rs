@@ -261,8 +261,13 @@ impl MeasuredLimit {
     }
 
     /// Records that the server refused a request because it is full. The limit becomes the number of requests that the
-    /// server has. The server's capacity is then known, so the next search begins after the longest pause.
+    /// server has. The server's capacity is then known, so the next search begins after the longest pause. The refusal
+    /// of the only request says nothing: a server that has no other request is not full, and an application refuses
+    /// clients by their quotas, too.
     pub(super) fn refused(&mut self, usage: Usage) {
+        if usage.in_flight <= 1 {
+            return;
+        }
         let taken = usage.in_flight.saturating_sub(1) * usage.gateways;
         if self.limit > MAX_SERIAL {
             self.workers = Workers::Several;

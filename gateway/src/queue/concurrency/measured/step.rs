@@ -23,9 +23,9 @@ enum Direction {
 
 impl Step {
     /// Returns the first step of a search that begins at the limit `from`. After a search that changed nothing, the
-    /// largest factor is left out, because such a step costs most.
+    /// largest factor is left out, because such a step costs most; from 1 no smaller factor leads to another limit.
     pub(super) fn first(from: u32, idle_searches: u32) -> Self {
-        Self { factor: usize::from(idle_searches > 0), direction: Direction::Up, from }
+        Self { factor: usize::from(idle_searches > 0 && from > 1), direction: Direction::Up, from }
     }
 
     /// Returns the step that tries a smaller limit although no request waits. It costs clients that the server serves

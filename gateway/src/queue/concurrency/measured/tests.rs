@@ -341,6 +341,23 @@ fn a_replica_starts_with_the_limit_of_another_one_unless_that_is_one_worker() {
 }
 
 #[test]
+fn the_refusal_of_the_only_request_says_nothing_about_the_server() {
+    let mut limit = MeasuredLimit::learned(8);
+    let before = limit.clone();
+    limit.refused(Usage { in_flight: 1, allowed: 8, gateways: 1 });
+    assert_eq!(limit, before);
+    limit.refused(Usage { in_flight: 5, allowed: 8, gateways: 1 });
+    assert_eq!(limit.limit(), 4);
+}
+
+#[test]
+fn every_search_from_one_request_tries_two() {
+    for idle_searches in 0..=MAX_DOUBLINGS {
+        assert_eq!(Step::first(1, idle_searches).apply(1), 2);
+    }
+}
+
+#[test]
 fn the_autoscaler_expects_an_engine_until_the_server_is_known() {
     assert_eq!(MeasuredLimit::new().expected(), ENGINE_LIMIT);
     let mut limit = Simulation::new(MeasuredLimit::new(), Server::engine(1, Lengths::Constant(10_000)), 8, 1);
