@@ -216,6 +216,11 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
+    /// Applies the limit that the gateway that owns the queue has measured at a replica.
+    pub(crate) fn learn_limit(&self, limit: u32) {
+        self.state.lock().dispatcher.learn(limit);
+    }
+
     /// Returns the known replicas, each with its requests in flight and the most that it may have.
     pub(crate) fn replicas(&self) -> Vec<(Arc<Upstream>, u32, u32)> {
         let state = self.state.lock();

@@ -101,6 +101,11 @@ impl Credit {
         self.queue.state.lock().dispatcher.others_work(self.id)
     }
 
+    /// Returns the measured limit of the replica; `None` if it is configured, reported or unknown.
+    pub(crate) fn measured_limit(&self) -> Option<u32> {
+        self.queue.state.lock().dispatcher.measured_limit(self.id)
+    }
+
     /// Gives the credit back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
         if verdict == Verdict::Failed {

@@ -162,13 +162,14 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// Grants a request a credit, or queues it. `waiter` is called only if the request is queued.
     pub(crate) fn enter(&mut self, request: DispatchRequest, now: Instant, waiter: impl FnOnce() -> W) -> Admission<R> {
+        // The limit of an engine is high enough for all gateways to share it, so it is set before the owner is asked for.
+        self.note_task(request.task);
         match (self.ownership(), request.origin) {
             (Ownership::NonOwner(owner), Origin::Client) => return Admission::HandOver(owner),
             (Ownership::NonOwner(_), Origin::Gateway) => return Admission::NotOwner,
             (Ownership::Sharing | Ownership::Owner, _) => {}
         }
         self.handover.pass(now);
-        self.note_task(request.task);
         self.note_client(request.share.client, now);
         self.note_supply(now);
         let is_new = request.sequence.is_none();
@@ -240,6 +241,14 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             None => return DequeuedList::new(),
         }
         self.serve(now)
+    }
+
+    /// Starts the limits of the replicas about which nothing is known with the one that the owner of the queue has
+    /// measured at one of them. A gateway that hands all its requests over measures none itself.
+    pub(crate) fn learn(&mut self, limit: u32) {
+        self.learned = Some(limit);
+        let unknown = self.endpoints.iter_mut().filter(|endpoint| endpoint.credits.measured().is_none());
+        unknown.for_each(|endpoint| endpoint.credits.learn(limit));
     }
 
     /// Uses no credits before `at`; with `None`, uses them at once.
@@ -398,19 +407,21 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     fn allowed(&self, endpoint: &Endpoint<R>) -> u32 {
-        self.allowed_of(endpoint.credits.limit(), endpoint.offset)
+        self.allowed_of(self.allocation(), endpoint.credits.limit(), endpoint.offset)
     }
 
-    /// Returns how many requests this gateway may have at a replica whose limit is `limit`.
-    fn allowed_of(&self, limit: u32, offset: u32) -> u32 {
-        let allowed = self.allocation().allowed(limit, offset);
-        allowed.min(self.handover.allowed(limit, offset))
+    /// Returns how many requests this gateway may have at a replica whose limit is `limit`. `allocation` is that of
+    /// [`Self::allocation`], which a caller computes once for all replicas.
+    fn allowed_of(&self, allocation: Allocation, limit: u32, offset: u32) -> u32 {
+        allocation.allowed(limit, offset).min(self.handover.allowed(limit, offset))
     }
 
     /// Grants a credit of the least loaded replica; among equals, of the one whose last grant is the oldest.
     fn grant(&mut self, share: ClientShare, sequence: u64, now: Instant) -> Option<Granted<R>> {
+        let allocation = self.allocation();
         let free = |endpoint: &Endpoint<R>| {
-            let is_free = endpoint.is_available(now) && endpoint.in_flight < self.allowed(endpoint);
+            let allowed = self.allowed_of(allocation, endpoint.credits.limit(), endpoint.offset);
+            let is_free = endpoint.is_available(now) && endpoint.in_flight < allowed;
             is_free.then(|| endpoint.load())
         };
         let endpoints = self.endpoints.iter().enumerate();
@@ -431,10 +442,16 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// because that takes a pass over all replicas.
     fn usage(&self, index: usize) -> Usage {
         let endpoint = &self.endpoints[index];
-        let allowed = match &endpoint.credits {
-            ConcurrencyLimit::Configured(limit) | ConcurrencyLimit::Reported(limit) => *limit,
-            ConcurrencyLimit::Measured(_) => self.allowed(endpoint),
-        };
-        Usage { in_flight: endpoint.in_flight, allowed, gateways: self.gateways.count() }
+        let in_flight = endpoint.in_flight;
+        match &endpoint.credits {
+            ConcurrencyLimit::Configured(limit) | ConcurrencyLimit::Reported(limit) => {
+                Usage { in_flight, allowed: *limit, gateways: 1 }
+            }
+            ConcurrencyLimit::Measured(_) => {
+                let allocation = self.allocation();
+                let allowed = self.allowed_of(allocation, endpoint.credits.limit(), endpoint.offset);
+                Usage { in_flight, allowed, gateways: allocation.gateways() }
+            }
+        }
     }
 }

@@ -33,6 +33,9 @@ pub(crate) const REFUSED: HeaderName = HeaderName::from_static("weir-refused");
 /// `weir-runtime` does not read the header.
 pub(crate) const WAITED: HeaderName = HeaderName::from_static("weir-waited-us");
 pub(crate) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
+/// Limit that the gateway that owns a queue has measured at a replica, in the responses to requests that another gateway
+/// has handed over.
+pub(crate) const LIMIT: HeaderName = HeaderName::from_static("weir-limit");
 pub(crate) const BATCH: HeaderName = HeaderName::from_static("weir-batch");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");

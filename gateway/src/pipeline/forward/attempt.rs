@@ -42,7 +42,7 @@ const STALE_WITHIN: Duration = Duration::from_secs(1);
 /// Media type of server-sent events, without its parameters.
 const EVENT_STREAM: &str = "text/event-stream";
 
-static NOT_FOR_CLIENTS: [HeaderName; 2] = [headers::REFUSED, headers::UNSERVED];
+static NOT_FOR_CLIENTS: [HeaderName; 3] = [headers::REFUSED, headers::UNSERVED, headers::LIMIT];
 
 /// Result of one attempt.
 pub(super) enum Attempt {
@@ -150,6 +150,10 @@ pub(super) async fn try_gateway(
         Ok(reply) => {
             let (mut parts, body) = reply.into_parts();
             headers::strip_response(&mut parts.headers);
+            if let Some(limit) = headers::number(&parts.headers, &headers::LIMIT) {
+                parts.headers.remove(&headers::LIMIT);
+                request.queue.learn_limit(limit);
+            }
             parts.version = Version::HTTP_11;
             let mut relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
             if request.protocol == Protocol::Grpc {
@@ -254,6 +258,11 @@ fn relayed(
     }
     let verdict = own_model::verdict(request, buffered, &reply);
     let (mut parts, body) = without_own_headers(reply, request).into_parts();
+    if request.is_handed_over()
+        && let Some(limit) = credit.measured_limit()
+    {
+        parts.headers.insert(headers::LIMIT, limit.into());
+    }
     let has_trailers = verdict == Verdict::Open;
     let is_grpc = request.protocol == Protocol::Grpc;
     let answers = is_grpc.then(|| AnswerCount::of(&parts.headers));

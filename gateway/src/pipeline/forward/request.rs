@@ -128,6 +128,11 @@ impl ProxyRequest {
         }
     }
 
+    /// True if another gateway has handed the request over.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.origin == Origin::Gateway
+    }
+
     /// True if the request stands for the requests of a batch.
     pub(super) fn is_batch(&self) -> bool {
         self.others.is_some()

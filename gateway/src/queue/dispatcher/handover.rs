@@ -40,6 +40,14 @@ impl Allocation {
         Self { gateways, ownership: gateways.ownership(credits) }
     }
 
+    /// Returns the number of gateways that send requests to the replicas: one if it owns all credits.
+    pub(super) fn gateways(self) -> u32 {
+        match self.ownership {
+            Ownership::Sharing => self.gateways.count(),
+            Ownership::Owner | Ownership::NonOwner(_) => 1,
+        }
+    }
+
     /// Returns how many requests this gateway may have at a replica whose limit is `limit`.
     pub(super) fn allowed(self, limit: u32, offset: u32) -> u32 {
         match self.ownership {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::endpoint::Endpoint;
 use super::{Dispatcher, EndpointId, Ownership};
 use crate::queue::queue_limit::QueueLimit;
 
@@ -52,15 +53,25 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
 
     /// Returns the replicas, each with its requests in flight and the most that it may have.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&R, u32, u32)> {
-        let endpoints = self.endpoints.iter();
-        endpoints.map(|endpoint| (&endpoint.replica, endpoint.in_flight, self.allowed(endpoint)))
+        let allocation = self.allocation();
+        self.endpoints.iter().map(move |endpoint| {
+            let allowed = self.allowed_of(allocation, endpoint.credits.limit(), endpoint.offset);
+            (&endpoint.replica, endpoint.in_flight, allowed)
+        })
     }
 
     /// Returns the number of requests that this gateway may have at all open replicas together. A replica that is not
     /// measured yet counts as an engine, so that the autoscaler does not start replicas because of a first low limit.
     pub(crate) fn credits(&self) -> u32 {
-        let allowed = self.open().map(|endpoint| self.allowed_of(endpoint.credits.expected(), endpoint.offset));
-        allowed.fold(0, u32::saturating_add)
+        let allocation = self.allocation();
+        let allowed =
+            |endpoint: &Endpoint<R>| self.allowed_of(allocation, endpoint.credits.expected(), endpoint.offset);
+        self.open().map(allowed).fold(0, u32::saturating_add)
+    }
+
+    /// Returns the measured limit of a replica; `None` if it is configured, reported or unknown, or the replica has left.
+    pub(crate) fn measured_limit(&self, id: EndpointId) -> Option<u32> {
+        self.endpoints.iter().find(|endpoint| endpoint.id == id)?.credits.measured()
     }
 
     /// Returns the endpoint's ID of a replica, with which its capacity is reported.

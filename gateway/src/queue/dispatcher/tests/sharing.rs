@@ -95,6 +95,55 @@ fn the_first_replica_is_shared_at_once_where_it_takes_enough() {
     assert_eq!(shared(1, 4), Some(now + HANDOVER + HANDOVER));
 }
 
+/// Returns the dispatchers of two gateways in front of one replica whose limit is measured, and the owner's index.
+fn two_gateways(now: Instant) -> ([TestDispatcher; 2], usize) {
+    let names = ["a", "b"];
+    let mut dispatchers = names.map(|me| {
+        let mut dispatcher = TestDispatcher::new(LIMIT);
+        let replica = EndpointSpec { concurrency: None, ..spec(1, 1) };
+        dispatcher.update(LIMIT, GatewaySet::new(names.iter().copied(), me, "r"), vec![replica], now);
+        dispatcher
+    });
+    let owner = dispatchers.iter_mut().position(|dispatcher| dispatcher.serving().is_some()).unwrap();
+    (dispatchers, owner)
+}
+
+#[test]
+fn a_gateway_that_hands_over_shares_the_limit_that_the_owner_has_measured() {
+    let now = start();
+    let (mut dispatchers, owner) = two_gateways(now);
+    let other = &mut dispatchers[1 - owner];
+    other.learn(2);
+    assert_eq!(other.enter(request(1), now, || 0), Admission::HandOver(owner as u32));
+    other.learn(8);
+    for _ in 0..4 {
+        granted(other.enter(request(1), now, || 0));
+    }
+    assert!(matches!(other.enter(request(1), now, || 0), Admission::Queued(_)));
+}
+
+#[test]
+fn gateways_share_an_engine_from_the_first_request_on() {
+    let now = start();
+    let (mut dispatchers, _) = two_gateways(now);
+    for dispatcher in &mut dispatchers {
+        for _ in 0..16 {
+            granted(dispatcher.enter(DispatchRequest { task: Task::GenerateText, ..request(1) }, now, || 0));
+        }
+    }
+}
+
+#[test]
+fn the_owner_of_a_queue_judges_a_replica_by_its_own_requests_alone() {
+    let now = start();
+    let (mut dispatchers, owner) = two_gateways(now);
+    let owner = &mut dispatchers[owner];
+    owner.learn(3);
+    let ids: Vec<EndpointId> = (0..3).map(|_| granted(owner.enter(request(1), now, || 0)).id).collect();
+    owner.settle(ids[2], Outcome::Full, now);
+    assert_eq!(owner.limits(), Some(2));
+}
+
 /// A gateway that learns of changes with a delay.
 struct Peer {
     name: &'static str,
