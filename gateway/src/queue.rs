@@ -17,6 +17,7 @@ mod queue_state;
 pub(crate) mod readiness;
 mod refusal;
 mod release;
+mod reported_waits;
 mod shares;
 mod stream_times;
 mod verdict;
@@ -44,6 +45,7 @@ use given_up::{AnswerTime, GivenUp};
 pub(crate) use partition::{GatewaySet, Membership};
 pub(crate) use queue_limit::QueueLimit;
 use queue_state::{QueueState, notify};
+use reported_waits::ReportedWaits;
 pub(crate) use shares::ClientShare;
 use stream_times::StreamTimes;
 pub(crate) use stream_times::{AtomicHistogram, StreamClock};
@@ -65,6 +67,8 @@ pub(crate) struct RevisionQueue {
     inside: Mutex<Inside>,
     /// Waits of the revision's streamed responses inside engines that do not report how many requests wait.
     first_bytes: Mutex<FirstByteWait>,
+    /// Waits of all requests as reported.
+    waits: Mutex<ReportedWaits>,
     /// Times of the revision's streamed responses.
     pub(crate) streams: StreamTimes,
     /// Causes of failed requests that were logged, each with its time.
@@ -144,6 +148,7 @@ impl RevisionQueue {
             engine_wait: Mutex::default(),
             inside: Mutex::default(),
             first_bytes: Mutex::default(),
+            waits: Mutex::default(),
             streams: StreamTimes::default(),
             failures: Mutex::default(),
             wakes,

@@ -108,6 +108,20 @@ impl Histogram {
         }
     }
 
+    /// Returns the histogram of the same durations, each longer by `more`. They are counted from the middle of their
+    /// buckets.
+    #[must_use]
+    pub fn longer_by(&self, more: Duration) -> Self {
+        let mut longer = Self::default();
+        let more_us = u64::try_from(more.as_micros()).unwrap_or(u64::MAX);
+        for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let us = u64::try_from((middle(index) + more).as_micros()).unwrap_or(u64::MAX);
+            longer.filled()[BUCKETS.index(us)] += count;
+        }
+        longer.sum_us = self.sum_us.saturating_add(more_us.saturating_mul(self.count()));
+        longer
+    }
+
     fn filled(&mut self) -> &mut [u64] {
         if self.counts.is_empty() {
             self.counts = vec![0; Self::BUCKETS].into();

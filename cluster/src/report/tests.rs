@@ -78,6 +78,25 @@ proptest! {
     }
 
     #[test]
+    fn a_histogram_of_longer_durations_has_as_many_and_their_quantiles(
+        values in proptest::collection::vec(0_u64..10_000_000, 1..50),
+        more in 0_u64..10_000_000,
+        share in 0.0_f64..=1.0,
+    ) {
+        let (mut histogram, mut expected) = (Histogram::default(), Histogram::default());
+        for us in values {
+            histogram.record(Duration::from_micros(us));
+            expected.record(Duration::from_micros(us + more));
+        }
+        let longer = histogram.longer_by(Duration::from_micros(more));
+        prop_assert_eq!((longer.count(), longer.sum_us()), (expected.count(), expected.sum_us()));
+        let (longer, expected) = (longer.quantile(share).unwrap(), expected.quantile(share).unwrap());
+        let most = expected.mul_f64(0.25) + Duration::from_micros(4);
+        prop_assert!(longer.abs_diff(expected) <= most, "{longer:?}, {expected:?}");
+        prop_assert_eq!(&histogram.longer_by(Duration::ZERO), &histogram);
+    }
+
+    #[test]
     fn the_difference_after_a_merge_is_the_merged_histogram(a in proptest::collection::vec(any::<u32>(), 0..30), b in proptest::collection::vec(any::<u32>(), 0..30)) {
         let widen = |values: &[u32]| values.iter().map(|v| u64::from(*v)).collect::<Vec<_>>();
         let (first, second) = (of(&widen(&a)), of(&widen(&b)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_cluster::{Activity, ReplicaLoad, ReplicaLoads, UntrustedReplicas};
 
@@ -53,8 +53,11 @@ impl RevisionQueue {
         let activity = self.activity();
         let counted = self.with_engine_queues(&activity, gateways);
         let counted = self.first_bytes.lock().counted(&counted, now());
-        *self.inside.lock() = Inside::between(&activity, &counted);
-        counted
+        let inside = Inside::between(&activity, &counted);
+        *self.inside.lock() = inside;
+        // If a request at the gateway has waited longer, the wait inside the replicas is unknown.
+        let wait = if counted.oldest_us > activity.oldest_us { inside.wait } else { Duration::ZERO };
+        self.waits.lock().counted(counted, wait)
     }
 
     /// Returns the activity for metrics and descriptions. The queues inside engines are those of the latest report.
