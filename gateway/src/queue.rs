@@ -42,7 +42,7 @@ use dispatcher::Dispatcher;
 pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, Task};
 use first_byte::FirstByteWait;
 use given_up::{AnswerTime, GivenUp};
-pub(crate) use partition::{GatewaySet, Membership};
+pub(crate) use partition::{GatewaySet, Membership, owner};
 pub(crate) use queue_limit::QueueLimit;
 use queue_state::{QueueState, notify};
 use reported_waits::ReportedWaits;

@@ -11,7 +11,7 @@ use weir_cluster::{Outlook, Phase, ReadyCall, Replica, Revision, RevisionName, S
 use crate::options::Options;
 use crate::queue::{
     EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue, RevisionState, Scale,
-    WakeUps, readiness,
+    WakeUps, owner, readiness,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
@@ -19,7 +19,7 @@ use crate::upstream::Upstream;
 /// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
     pub(crate) routes: Arc<RouteTable>,
-    /// All gateways, sorted by name, so that an index means the same gateway everywhere.
+    /// All gateways, sorted by name.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
     wakes: Arc<WakeUps>,
@@ -40,6 +40,12 @@ impl State {
             membership: Membership::Unknown,
             credits_from: None,
         }
+    }
+
+    /// Returns the gateway that owns the queue of a revision, if it is another one than `me`.
+    pub(crate) fn other_owner(&self, revision: &RevisionName, me: &str) -> Option<&Arc<Upstream>> {
+        let owner = owner(self.peers.iter(), |peer| &peer.name, revision.as_str());
+        owner.filter(|peer| *peer.name != *me)
     }
 
     /// Returns the next time at which this gateway gains credits from another gateway.

@@ -144,7 +144,7 @@ async fn forward_with_retries(
     loop {
         let admission = request.admission(retries.sequence(), buffered.size());
         let attempt = match request.queue.admit(admission).await? {
-            Admitted::OtherGateway(owner) => Box::pin(attempt::try_gateway(context, request, buffered, owner)).await,
+            Admitted::OtherGateway => Box::pin(attempt::try_gateway(context, request, buffered)).await,
             Admitted::Replica(credit) if retries.must_avoid(&credit) => {
                 retries.decline(credit)?;
                 continue;

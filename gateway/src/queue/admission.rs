@@ -21,8 +21,8 @@ use crate::error::{ClientLimit, GatewayError};
 pub(crate) enum Admitted {
     /// A replica, with this credit for it.
     Replica(Credit),
-    /// The gateway with this index, which owns the queue.
-    OtherGateway(u32),
+    /// The gateway that owns the queue.
+    OtherGateway,
 }
 
 /// Longest wait of a request without a deadline: no client waits for hours.
@@ -64,7 +64,7 @@ impl RevisionQueue {
             let wait = tokio::time::timeout_at(last.min(check).into(), waiter.wakeup());
             match wait.await {
                 Ok(Some(Wakeup::Granted(credit))) => return Ok(Admitted::Replica(credit)),
-                Ok(Some(Wakeup::HandOver(owner))) => return Ok(Admitted::OtherGateway(owner)),
+                Ok(Some(Wakeup::HandOver)) => return Ok(Admitted::OtherGateway),
                 Ok(Some(Wakeup::NotOwner)) => return Err(self.not_owner()),
                 Ok(Some(Wakeup::Displaced)) => return Err(self.displaced(&request)),
                 Ok(None) => return Err(self.turned_away(&request, sequence)),
@@ -118,7 +118,7 @@ impl RevisionQueue {
                 notify(wakeups);
                 Ok(Entered::Queued(sequence, wakeup))
             }
-            (Admission::HandOver(owner), _) => Ok(Entered::Admitted(Admitted::OtherGateway(owner))),
+            (Admission::HandOver, _) => Ok(Entered::Admitted(Admitted::OtherGateway)),
             (Admission::Full(limit), _) => {
                 state.count_arrival(arrives);
                 state.activity.refused += u64::from(arrives);

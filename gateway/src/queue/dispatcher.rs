@@ -70,8 +70,8 @@ pub(crate) enum Admission<R> {
     Granted(Granted<R>),
     /// The request waits, with this sequence number.
     Queued(u64),
-    /// The gateway with this index owns the queue.
-    HandOver(u32),
+    /// Another gateway owns the queue.
+    HandOver,
     /// Another gateway owns the queue, but the request has been handed over once already.
     NotOwner,
     /// The queue is full and holds these requests.
@@ -96,8 +96,8 @@ pub(crate) struct Granted<R> {
 #[derive(Debug)]
 pub(crate) enum Dequeued<R, W> {
     Granted(W, Granted<R>),
-    /// The gateway with this index owns the queue now.
-    HandOver(W, u32),
+    /// Another gateway owns the queue now.
+    HandOver(W),
     /// Another gateway owns the queue, but the request has been handed over once already.
     NotOwner(W),
     /// The request's deadline has passed.
@@ -165,8 +165,8 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         // The limit of an engine is high enough for all gateways to share it, so it is set before the owner is asked for.
         self.note_task(request.task);
         match (self.ownership(), request.origin) {
-            (Ownership::NonOwner(owner), Origin::Client) => return Admission::HandOver(owner),
-            (Ownership::NonOwner(_), Origin::Gateway) => return Admission::NotOwner,
+            (Ownership::NonOwner, Origin::Client) => return Admission::HandOver,
+            (Ownership::NonOwner, Origin::Gateway) => return Admission::NotOwner,
             (Ownership::Sharing | Ownership::Owner, _) => {}
         }
         self.handover.pass(now);
@@ -296,9 +296,9 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             return dequeued;
         }
         self.grow(now);
-        if let Ownership::NonOwner(owner) = self.ownership() {
+        if self.ownership() == Ownership::NonOwner {
             dequeued.extend(self.take_waiting().map(|waiter| match waiter.origin {
-                Origin::Client => Dequeued::HandOver(waiter.waiter, owner),
+                Origin::Client => Dequeued::HandOver(waiter.waiter),
                 Origin::Gateway => Dequeued::NotOwner(waiter.waiter),
             }));
             return dequeued;

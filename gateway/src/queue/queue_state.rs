@@ -47,7 +47,7 @@ pub(super) struct WaiterHandle {
 /// Message that ends the wait of a queued request.
 pub(super) enum Wakeup {
     Granted(Credit),
-    HandOver(u32),
+    HandOver,
     NotOwner,
     /// The queue is full, and the client has more than its share of it.
     Displaced,
@@ -156,7 +156,7 @@ impl QueueState {
                 let credit = self.credit(queue, granted, waiter.wait, at);
                 Some((waiter.notify, Wakeup::Granted(credit)))
             }
-            Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
+            Dequeued::HandOver(waiter) => Some((waiter.notify, Wakeup::HandOver)),
             Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
             Dequeued::Displaced(waiter) => Some((waiter.notify, Wakeup::Displaced)),
             // Dropping the channel ends the wait of the request's task, which reports the deadline.

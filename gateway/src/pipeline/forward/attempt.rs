@@ -1,5 +1,8 @@
 //! One attempt: sends a request to one replica or one gateway.
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -123,14 +126,10 @@ async fn lent(lending: &mut Option<Pin<Box<impl Future<Output = Infallible>>>>) 
     }
 }
 
-/// Sends a request to the gateway with index `owner`, which owns the revision's queue.
-pub(super) async fn try_gateway(
-    context: &Context,
-    request: &ProxyRequest,
-    buffered: &mut BufferedBody,
-    owner: u32,
-) -> Attempt {
-    let peer = context.state.load().peers.get(owner as usize).cloned();
+/// Sends a request to the gateway that owns the revision's queue. The queue hands requests over a moment before the
+/// state with the new gateways is in use, so no other gateway may own the queue yet; then the request is not sent.
+pub(super) async fn try_gateway(context: &Context, request: &ProxyRequest, buffered: &mut BufferedBody) -> Attempt {
+    let peer = context.state.load().other_owner(&request.queue.name, &context.options.name).cloned();
     let Some(peer) = peer else {
         tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
         return Attempt::Failed(Failure::Unserved);

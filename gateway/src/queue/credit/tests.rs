@@ -48,7 +48,7 @@ async fn credit(queue: &Arc<RevisionQueue>) -> Credit {
     };
     match queue.admit(request).await.unwrap() {
         Admitted::Replica(credit) => credit,
-        Admitted::OtherGateway(_) => panic!("there is no other gateway"),
+        Admitted::OtherGateway => panic!("there is no other gateway"),
     }
 }
 

@@ -44,7 +44,7 @@ impl Allocation {
     pub(super) fn gateways(self) -> u32 {
         match self.ownership {
             Ownership::Sharing => self.gateways.count(),
-            Ownership::Owner | Ownership::NonOwner(_) => 1,
+            Ownership::Owner | Ownership::NonOwner => 1,
         }
     }
 
@@ -53,7 +53,7 @@ impl Allocation {
         match self.ownership {
             Ownership::Sharing => self.gateways.share(limit, offset),
             Ownership::Owner => limit,
-            Ownership::NonOwner(_) => 0,
+            Ownership::NonOwner => 0,
         }
     }
 }

@@ -40,7 +40,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// Returns the number of replicas that take requests; `None` if another gateway owns the queue.
     pub(crate) fn serving(&self) -> Option<usize> {
         match self.ownership() {
-            Ownership::NonOwner(_) => None,
+            Ownership::NonOwner => None,
             Ownership::Sharing | Ownership::Owner => Some(self.open().count()),
         }
     }
