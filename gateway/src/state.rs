@@ -141,7 +141,8 @@ impl State {
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }
 
-    /// Closes the queues of revisions without a route: requests at a replica finish, queued requests fail.
+    /// Closes the queues of revisions without a route: requests at a replica finish, queued requests fail. The queues
+    /// are not updated again, so all replicas count as closed from now on.
     fn close_unrouted(&self, before: &Self, options: &Options) {
         if Arc::ptr_eq(&self.routes, &before.routes) {
             return;
@@ -151,10 +152,13 @@ impl State {
                 let limit = QueueLimit { requests: 0, bytes: 0 };
                 let revision = self.snapshot.revision(name);
                 let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
-                queue.update(RevisionState {
-                    scale: Scale::Gone,
-                    ..revision_state(queue, revision, limit, gateways, options)
-                });
+                let mut last = revision_state(queue, revision, limit, gateways, options);
+                last.scale = Scale::Gone;
+                for replica in &mut last.replicas {
+                    replica.state = EndpointState::Closed;
+                    replica.replica.http1_pool.close();
+                }
+                queue.update(last);
             }
         }
     }

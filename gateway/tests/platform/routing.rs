@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::sync::Semaphore;
 use weir_cluster::{Tag, Tagged};
 
 use crate::client::{Client, once, post, with};
 use crate::replica::{Behaviour, TestReplica};
-use crate::world::{HOST, World, revision};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 
@@ -176,4 +177,23 @@ async fn the_snapshot_shows_routes_and_queues() {
     let line = "weir_revision_requests_total{namespace=\"default\",service=\"digits\",\
                 revision=\"digits-predictor-00001\"} 1";
     assert!(text.contains(line), "{text}");
+}
+
+/// A deleted service's pods are still ready when the route is removed, and the gateway learns of the route first.
+#[tokio::test]
+async fn a_removed_route_fails_queued_requests_and_lets_those_at_replicas_finish() {
+    let gate = Arc::new(Semaphore::new(0));
+    let behaviour = Behaviour::Compute(Arc::clone(&gate), |_, _| http::Response::default());
+    let (world, replica) = World::with_limited(behaviour).await;
+    let first = tokio::spawn(once(world.address(), post(HOST, "/", "")));
+    replica.seen.until_busy(1).await;
+    let second = tokio::spawn(once(world.address(), post(HOST, "/", "")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    world.remove_route().await;
+    let second = tokio::time::timeout(TEST_TIMEOUT, second).await.unwrap().unwrap();
+    assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(second.text().contains("was removed"), "{second:?}");
+    gate.add_permits(1);
+    let first = tokio::time::timeout(TEST_TIMEOUT, first).await.unwrap().unwrap();
+    assert_eq!((first.status, replica.requests()), (StatusCode::OK, 1));
 }

@@ -162,6 +162,14 @@ impl World {
         self.settled().await;
     }
 
+    /// Removes the service's route. Revision 1 keeps its replicas, which take one request at a time.
+    pub(crate) async fn remove_route(&self) {
+        let kept = Workload { concurrency: NonZeroU32::new(1), ..workload(1) };
+        let desired = Desired::new(service(), vec![kept], None).unwrap();
+        self.fake.apply(desired).await.unwrap();
+        self.settled().await;
+    }
+
     /// Adds or replaces a replica in this phase.
     pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
         self.fake.put(&revision(number), replica(name, both(address), phase)).unwrap();
