@@ -50,7 +50,7 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
         let seconds = HeaderValue::from(after.as_secs_f32().ceil().max(1.0) as u32);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
-    if let GatewayError::NotOwner(_) | GatewayError::FormerGateway = error {
+    if let GatewayError::NotOwner(_) | GatewayError::FormerGateway | GatewayError::OtherState = error {
         let yes = HeaderValue::from_static("1");
         response.headers_mut().insert(headers::UNSERVED, yes);
     }
@@ -134,7 +134,8 @@ pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Op
     }
 }
 
-/// Returns true if the response is the refusal of a gateway that does not own the revision's queue.
+/// Returns true if the response is the refusal of a gateway that does not own the revision's queue, or does not know the
+/// revision.
 pub(crate) fn is_unserved(headers: &HeaderMap) -> bool {
     headers.contains_key(headers::UNSERVED)
 }

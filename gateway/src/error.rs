@@ -109,6 +109,10 @@ pub(crate) enum GatewayError {
     /// expired, or its authority was removed.
     #[error("the certificate of this connection is no longer that of a gateway")]
     FormerGateway,
+    /// Another gateway handed the request over to this one, which does not know its revision. The gateways have applied
+    /// different states of the cluster.
+    #[error("this gateway has not applied the same state of the cluster")]
+    OtherState,
     /// The request's body stalled or arrived too slowly.
     #[error("request body stalled for {} s, or arrived slower than 1 KiB/s", .0.as_secs_f32())]
     SlowBody(Duration),
@@ -258,6 +262,16 @@ impl ClientLimit {
 }
 
 impl GatewayError {
+    /// Returns the error for another gateway that handed the request over. An unknown revision means that one of both
+    /// gateways is yet to apply a newer state, so the other gateway tries again.
+    pub(crate) fn of_handed_over(self) -> Self {
+        let is_unknown = matches!(
+            self,
+            Self::NoRoute { .. } | Self::NoMethod { .. } | Self::NoRevision { .. } | Self::Nowhere(_) | Self::Gone(_)
+        );
+        if is_unknown { Self::OtherState } else { self }
+    }
+
     /// Returns true if the connection should end after the error: the client has too many connections, or a gateway has
     /// to open another one with its new certificate.
     pub(crate) fn closes_connection(&self) -> bool {
@@ -286,6 +300,7 @@ impl Coded for GatewayError {
             | Self::Lost { .. }
             | Self::NotOwner(_)
             | Self::FormerGateway
+            | Self::OtherState
             | Self::IssuerAway
             | Self::ShutsDown => Code::Unavailable,
             Self::SlowBody(_) => Code::TooSlow,

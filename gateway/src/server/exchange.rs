@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use weir_serve::{AfterBody, EarlyResponse, PlaceHandle, Stream, Traffic, end_connection, leave_out_body};
+use weir_serve::{
+    AfterBody, EarlyResponse, PlaceHandle, Stream, Traffic, end_connection, header_names, leave_out_body,
+};
 
 use super::request_checks;
 use crate::access::{Guard, HeldLimits, RequestOrigin, RequestShares};
@@ -64,10 +66,12 @@ pub(super) async fn respond(
         GatewayHeaders::Absent | GatewayHeaders::Trusted => request_checks::check(protocol, &parts),
     };
     let is_refused = checked.is_err();
+    let is_handed_over = marks == GatewayHeaders::Trusted && header_names::has(&parts.headers, &headers::HOP);
     let answered = match checked {
         Ok(()) => proxy.proxy(&Inbound { protocol, arrived, guard: &guard }, &mut parts, &mut body).await,
         Err(error) => Err(error),
     };
+    let answered = answered.map_err(|error| if is_handed_over { error.of_handed_over() } else { error });
     let closes = answered.as_ref().is_err_and(GatewayError::closes_connection);
     let mut response = answered.unwrap_or_else(|error| {
         guard.record(&error);

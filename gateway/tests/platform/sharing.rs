@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_cluster::Phase;
+use http::StatusCode;
+use tokio::sync::watch;
+use weir_cluster::{Directory, Phase, Snapshot};
 use weir_gateway::{Options, Scope};
 
 use crate::burst::Targets;
-use crate::client::{once, post};
+use crate::client::{once, post, with};
 use crate::replica::{Behaviour, Observed, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, until};
 
@@ -143,5 +145,68 @@ async fn a_cold_service_is_woken_by_one_gateway_only() {
     for asked in asked {
         let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap();
         assert_eq!(answer.text(), "x");
+    }
+}
+
+/// Adds a gateway that learns of every change except of the routes. The sender changes that.
+async fn add_without_routes(world: &mut World, name: &str) -> Arc<watch::Sender<Arc<Snapshot>>> {
+    let (feed, snapshots) = watch::channel(Arc::default());
+    let (feed, mut changes) = (Arc::new(feed), world.fake.watch());
+    let feeding = Arc::downgrade(&feed);
+    tokio::spawn(async move {
+        while changes.changed().await.is_ok() {
+            let news = Snapshot::clone(&changes.borrow_and_update());
+            let Some(feed) = feeding.upgrade() else { return };
+            feed.send_replace(Arc::new(Snapshot { routes: Arc::default(), ..news }));
+        }
+    });
+    world.add_following(Options::new(name, Scope::Local), None, snapshots).await;
+    feed
+}
+
+/// Time during which a request stays without a response.
+const STAYS: Duration = Duration::from_secs(1);
+
+/// Asks the gateway `first` while the gateway `late` does not know the route, and lets `late` learn of it. Returns true
+/// if the request had to wait for that.
+async fn waits_for_the_route(first: &str, late: &str) -> bool {
+    let mut world = World::new(0).await;
+    world.add(Options::new(first, Scope::Local)).await;
+    // The gateway is alone at first. Among others it would wait before it uses credits.
+    world.settled().await;
+    let feed = add_without_routes(&mut world, late).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    let _replicas = start(&world, 1).await;
+    let mut asked = tokio::spawn(once(world.gateways[0].address, post(HOST, "/", "x")));
+    let early = tokio::time::timeout(STAYS, &mut asked).await;
+    feed.send_replace(world.fake.snapshot());
+    let waits = early.is_err();
+    let answer = match early {
+        Ok(answer) => answer.unwrap(),
+        Err(_) => tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap().unwrap(),
+    };
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"), "{first}, {late}");
+    waits
+}
+
+/// One of the gateways owns the queue of the replica's only credit.
+#[tokio::test]
+async fn a_request_waits_for_an_owner_that_does_not_know_its_route_yet() {
+    let (one, other) = (waits_for_the_route("a", "b").await, waits_for_the_route("b", "a").await);
+    assert_ne!(one, other, "one of the two is the owner");
+}
+
+/// All gateways and clients of a test have the same address, so the header counts as that of a gateway.
+#[tokio::test]
+async fn only_another_gateway_reads_that_a_revision_may_be_known_later() {
+    let world = World::new(2).await;
+    world.serve(&[100], |_| {}).await;
+    for (host, revision) in [(HOST, "digits-predictor-00007"), ("other.default", "other-predictor-00001")] {
+        let ask = || with(post(host, "/", ""), "weir-revision", revision);
+        let client = once(world.address(), ask()).await;
+        assert_eq!(client.status, StatusCode::NOT_FOUND, "{client:?}");
+        assert!(!client.headers.contains_key("weir-unserved"), "{client:?}");
+        let gateway = once(world.address(), with(ask(), "weir-hop", "1")).await;
+        assert_eq!((gateway.status, gateway.header("weir-unserved")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
     }
 }

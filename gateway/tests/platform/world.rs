@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
     Activity, Apply, Desired, Destination, Endpoints, Failure, FailureReason, Fake, Phase, PodTemplate, Readiness,
-    Replica, RevisionName, Route, ServiceName, Split, Target, Workload,
+    Replica, RevisionName, Route, ServiceName, Snapshot, Split, Target, Workload,
 };
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope, ServerTls};
 
@@ -100,6 +101,17 @@ impl World {
 
     /// Adds a gateway, with a second port for TLS if `tls` is set.
     pub(crate) async fn add_with(&mut self, options: Options, tls: Option<ServerTls>) {
+        let snapshots = weir_cluster::Directory::watch(&self.fake);
+        self.add_following(options, tls, snapshots).await;
+    }
+
+    /// Like [`Self::add_with`], but the gateway learns the state of the cluster from `snapshots`.
+    pub(crate) async fn add_following(
+        &mut self,
+        options: Options,
+        tls: Option<ServerTls>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+    ) {
         let name = options.name.clone();
         let (plain, address) = listener().await;
         let mut ports = vec![Port::plain(plain)];
@@ -112,7 +124,6 @@ impl World {
         }
         let gateway = Gateway::new(options);
         let stop = CancellationToken::new();
-        let snapshots = weir_cluster::Directory::watch(&self.fake);
         let tasks = vec![
             tokio::spawn(Arc::clone(&gateway).follow(snapshots, CancellationToken::new())),
             tokio::spawn(Arc::clone(&gateway).report(CancellationToken::new())),
