@@ -31,7 +31,7 @@ use dial::Dialing;
 use engine_queue::EngineQueue;
 pub(crate) use load::{RequestKind, UpstreamLoad};
 pub(crate) use request::UpstreamRequest;
-pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
+pub(crate) use request_body::{Chunks, RequestBody, UploadFailure, UploadHandle};
 pub(crate) use response_body::ResponseBody;
 use tls::UpstreamTls;
 pub(crate) use upgrade::{SwitchedConnection, Upgrade, WEBSOCKET};

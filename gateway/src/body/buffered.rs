@@ -17,7 +17,7 @@ use weir_serve::{BodyEnd, Holder, Pace, TimedBody, Upload};
 use crate::clock::{now, timer_now, until};
 use crate::error::{ClientLimit, GatewayError};
 use crate::rates::Meter;
-use crate::upstream::{Chunks, RequestBody, UploadHandle};
+use crate::upstream::{Chunks, RequestBody, UploadFailure, UploadHandle};
 use crate::wire::deadline::Deadline;
 use crate::wire::protocol::Protocol;
 
@@ -285,9 +285,9 @@ impl BufferedBody {
         self.upload.clone()
     }
 
-    /// Returns true if the client broke off after the rest of the body was forwarded.
-    pub(crate) fn has_upload_failed(&self) -> bool {
-        self.upload.as_ref().is_some_and(UploadHandle::has_failed)
+    /// Returns the cause for which the upload failed after the rest of the body was forwarded; `None` if it did not.
+    pub(crate) fn upload_failure(&self) -> Option<UploadFailure> {
+        self.upload.as_ref().and_then(UploadHandle::failure)
     }
 
     /// Returns the buffered bytes in one piece; copies them only if they arrived in several.

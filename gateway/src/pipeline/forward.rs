@@ -129,10 +129,9 @@ pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
         return Verdict::Uncounted;
     }
     // A full queue is counted as a refusal already. The gateway that owns the queue counts a request that this gateway
-    // does not own. A broken body is the client's fault.
-    let is_counted_elsewhere =
-        error.is_full_queue() || matches!(error, GatewayError::NotOwner(_) | GatewayError::Body(_));
-    if is_counted_elsewhere { Verdict::Open } else { Verdict::Failed }
+    // does not own. A body that breaks off or is too slow is the client's fault.
+    let is_not_counted = matches!(error, GatewayError::NotOwner(_) | GatewayError::Body(_) | GatewayError::SlowBody(_));
+    if is_not_counted || error.is_full_queue() { Verdict::Open } else { Verdict::Failed }
 }
 
 async fn forward_with_retries(

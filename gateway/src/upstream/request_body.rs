@@ -1,10 +1,12 @@
 //! Request bodies in the form in which they are sent upstream.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,10 +14,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weir_serve::TimedBody;
+use weir_serve::{Stalled, TimedBody};
 
 use crate::clock::now;
 use crate::rates::Meter;
+
+type BodyError = Box<dyn Error + Send + Sync>;
 
 /// Data of a body in the chunks in which it arrived; mostly one chunk.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
@@ -33,9 +37,24 @@ pub(crate) struct RequestBody {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UploadHandle(Arc<UploadShared>);
 
+/// Cause for which an upload ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UploadFailure {
+    /// The client broke off.
+    BrokenOff,
+    /// The body stalled or was too slow; this was the longest wait that was allowed for its next bytes.
+    Stalled(Duration),
+}
+
+impl UploadFailure {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        error.downcast_ref().map_or(Self::BrokenOff, |&Stalled(pause)| Self::Stalled(pause))
+    }
+}
+
 #[derive(Debug, Default)]
 struct UploadShared {
-    has_failed: AtomicBool,
+    failure: OnceLock<UploadFailure>,
     /// Bytes that arrived from the client since the request was forwarded.
     received: AtomicU64,
     /// Meter that counts these bytes; empty if the client has no limit of them.
@@ -53,9 +72,9 @@ struct UploadShared {
 }
 
 impl UploadHandle {
-    /// Returns true if the client broke off its upload.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.0.has_failed.load(Ordering::Relaxed)
+    /// Returns the cause for which the client's upload failed; `None` if it did not.
+    pub(crate) fn failure(&self) -> Option<UploadFailure> {
+        self.0.failure.get().copied()
     }
 
     /// Returns the bytes that arrived from the client since the request was forwarded.
@@ -125,12 +144,8 @@ impl UploadHandle {
         }
     }
 
-    fn fail(&self) {
-        self.0.has_failed.store(true, Ordering::Relaxed);
-    }
-
     /// Records what a poll for the next frame returned.
-    fn record<E>(&self, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
+    fn record(&self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
         let is_waited_for = polled.is_pending();
         self.0.waits_for_client.store(is_waited_for, Ordering::Relaxed);
         match polled {
@@ -141,7 +156,9 @@ impl UploadHandle {
                     meter.add_bytes(size, now());
                 }
             }
-            Poll::Ready(Some(Err(_))) => self.fail(),
+            Poll::Ready(Some(Err(error))) => {
+                self.0.failure.get_or_init(|| UploadFailure::of(&**error));
+            }
             Poll::Ready(None) => self.end(),
             Poll::Pending => {}
         }
@@ -189,7 +206,7 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

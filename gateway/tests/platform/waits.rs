@@ -153,12 +153,15 @@ async fn a_very_slow_body_over_http2_is_refused() {
 }
 
 #[tokio::test]
-async fn a_very_slow_streamed_body_gives_its_credit_back() {
+async fn a_very_slow_streamed_body_is_refused_and_gives_its_credit_back() {
     // A body that is longer than the buffer is forwarded as it arrives.
     let (world, _replica) = world(|options| options.request_buffer = 10).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
-    received_before_the_end(&world, head.as_bytes(), b"x").await;
-    world.activity(1, |activity| activity.in_flight == 0).await;
+    let received = received_before_the_end(&world, head.as_bytes(), b"x").await;
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 408 "), "{received}");
+    assert!(received.contains("slower than 1 KiB/s"), "{received}");
+    world.activity(1, |activity| (activity.in_flight, activity.failed) == (0, 0)).await;
 }
 
 #[tokio::test]

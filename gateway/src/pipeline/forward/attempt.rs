@@ -28,7 +28,8 @@ use crate::context::Context;
 use crate::error::GatewayError;
 use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::{
-    Channel, Freshness, RequestBody, ResponseBody, Upgrade, Upstream, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    Channel, Freshness, RequestBody, ResponseBody, Upgrade, UploadFailure, Upstream, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
 };
 use crate::wire::headers;
 use crate::wire::protocol::Protocol;
@@ -103,7 +104,7 @@ pub(super) async fn try_replica(
         (Ok(reply), None) => Attempt::Answered(relayed(request, credit, reply, buffered, &context.shutdown)),
         (Err(error), _) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
-            upload_failed()
+            upload_failed(buffered)
         }
         (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => invalid_response(credit, error.because),
         (Err(error), _) => {
@@ -160,7 +161,7 @@ pub(super) async fn try_gateway(context: &Context, request: &ProxyRequest, buffe
             }
             Attempt::Answered(Response::from_parts(parts, relay.into_body()))
         }
-        Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
+        Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(buffered),
         Err(error) => {
             tokio::time::sleep(HANDOVER_RETRY_DELAY).await;
             // The replica behind that gateway may be lost as well, but only that gateway ejects it.
@@ -199,7 +200,7 @@ pub(crate) async fn exchange<'a>(
     let sent = upstream.send(protocol, freshness, channel, || request(buffered.take_request_body()));
     match (sent.await, freshness) {
         // The client's upload failed, which is not the replica's fault.
-        (Err(error), _) if buffered.has_upload_failed() => {
+        (Err(error), _) if buffered.upload_failure().is_some() => {
             Err(UpstreamError { kind: UpstreamErrorKind::RequestBodyFailed, ..error })
         }
         (Err(error), Freshness::Any) if was_stale(&error, begun) => {
@@ -305,8 +306,11 @@ fn without_own_headers(reply: Response<ResponseBody>, request: &ProxyRequest) ->
     Response::from_parts(parts, body)
 }
 
-fn upload_failed() -> Attempt {
-    Attempt::Over(GatewayError::Body("broke off while it was sent on".to_owned()))
+fn upload_failed(buffered: &BufferedBody) -> Attempt {
+    Attempt::Over(match buffered.upload_failure() {
+        Some(UploadFailure::Stalled(pause)) => GatewayError::SlowBody(pause),
+        Some(UploadFailure::BrokenOff) | None => GatewayError::Body("broke off while it was sent on".to_owned()),
+    })
 }
 
 fn late(request: &ProxyRequest, replica: &Arc<str>, since: Instant) -> Attempt {
