@@ -274,6 +274,11 @@ impl BufferedBody {
         self.rest.is_none()
     }
 
+    /// Returns true if the body can be sent: all of it is buffered, or its unread part was not taken yet.
+    pub(crate) fn can_be_sent(&self) -> bool {
+        self.upload.is_none() || self.rest.is_some()
+    }
+
     /// Returns true if the buffered bytes and the announced length of the unread part exceed `most` bytes together.
     pub(crate) fn exceeds(&self, most: usize) -> bool {
         let unread = self.rest.as_ref().map_or(0, |rest| rest.size_hint().lower());

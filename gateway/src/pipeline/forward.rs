@@ -45,7 +45,7 @@ pub(crate) async fn forward(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
-    let mut retries = RetryState::new(request, buffered);
+    let mut retries = RetryState::new(request);
     let forwarded = forward_with_retries(context, request, buffered, &mut retries).await;
     forwarded.inspect_err(|error| {
         if !request.is_batch() {
@@ -151,7 +151,7 @@ async fn forward_with_retries(
             Admitted::Replica(mut credit) => {
                 retries.note_sequence(credit.sequence);
                 credit.cover_batch(request.batch_arrivals());
-                let terms = retries.terms();
+                let terms = retries.terms(buffered);
                 attempt::try_replica(context, request, buffered, credit, terms).await
             }
         };
@@ -160,7 +160,7 @@ async fn forward_with_retries(
             Attempt::Over(error) => return Err(error),
             Attempt::Failed(failure) => {
                 log_attempt(&request.queue, &failure);
-                retries.retry_after(failure)?;
+                retries.retry_after(failure, buffered)?;
             }
         }
         context.counters.count_retry();

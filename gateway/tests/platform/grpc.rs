@@ -327,3 +327,23 @@ async fn an_answered_stream_that_reaches_its_deadline_is_no_failure() {
     world.activity(1, |a| (a.arrivals, a.failed, a.in_flight) == (1, 0, 0)).await;
     drop(messages);
 }
+
+/// A stream can be sent only once, but nothing of it is sent before a replica accepts a connection.
+#[tokio::test]
+async fn a_stream_is_tried_again_while_replicas_refuse_connections() {
+    let world = World::serving().await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.put(1, "a", closed).await;
+    let (messages, receiver) = mpsc::channel::<io::Result<_>>(1);
+    messages.send(Ok(Frame::data(infer("digits")))).await.unwrap();
+    let path = format!("{SERVICE}/ModelStreamInfer");
+    let mut client = connect_h2(world.address()).await;
+    let request = call(HOST, &path, StreamBody::new(ReceiverStream::new(receiver)));
+    let asked = tokio::spawn(client.send_request(request));
+    world.activity(1, |activity| activity.queue_delay.count() == 1).await;
+    let replica = TestReplica::start(Behaviour::Mirror).await;
+    world.put(1, "b", replica.address).await;
+    drop(messages);
+    let ended = ended(asked.await.unwrap().unwrap()).await;
+    assert_eq!((status(&ended), &ended.data), (("0", String::new()), &infer("digits")));
+}

@@ -69,8 +69,6 @@ pub(super) struct AttemptTerms {
 /// Earlier attempts of one request.
 pub(super) struct RetryState<'a> {
     request: &'a ProxyRequest,
-    /// True if the body is buffered whole, so that it can be sent again.
-    can_resend: bool,
     sequence: Option<u64>,
     lost: u32,
     /// Replicas that had the request when their programs were ended from outside or for an unknown reason.
@@ -86,10 +84,9 @@ pub(super) struct RetryState<'a> {
 }
 
 impl<'a> RetryState<'a> {
-    pub(super) fn new(request: &'a ProxyRequest, buffered: &BufferedBody) -> Self {
+    pub(super) fn new(request: &'a ProxyRequest) -> Self {
         Self {
             request,
-            can_resend: buffered.is_whole(),
             sequence: None,
             lost: 0,
             ended: request.ended,
@@ -110,36 +107,37 @@ impl<'a> RetryState<'a> {
         self.sequence = Some(sequence);
     }
 
-    /// Returns the terms of the next attempt.
-    pub(super) fn terms(&self) -> AttemptTerms {
+    /// Returns the terms of the next attempt, which sends this body.
+    pub(super) fn terms(&self, buffered: &BufferedBody) -> AttemptTerms {
         AttemptTerms {
-            may_retry_refusal: self.can_resend && self.refused < MAX_REFUSALS,
+            may_retry_refusal: buffered.is_whole() && self.refused < MAX_REFUSALS,
             report_timeout: REPORT_TIMEOUT,
         }
     }
 
-    /// Records a failure; returns an error if the request must not be retried after it.
-    pub(super) fn retry_after(&mut self, failure: Failure) -> Result<(), GatewayError> {
+    /// Records a failure; returns an error if the request must not be retried after it. A body that was streamed can be
+    /// sent only once, but is still there after a failure to connect.
+    pub(super) fn retry_after(&mut self, failure: Failure, buffered: &BufferedBody) -> Result<(), GatewayError> {
         match failure {
             Failure::Refused => {
                 self.refused += 1;
                 Ok(())
             }
-            Failure::Unserved => self.retry_handover(),
-            Failure::Lost(lost) => self.retry_lost(lost),
-            Failure::InvalidResponse(invalid) => self.retry_invalid(invalid),
+            Failure::Unserved => self.retry_handover(buffered),
+            Failure::Lost(lost) => self.retry_lost(lost, buffered),
+            Failure::InvalidResponse(invalid) => self.retry_invalid(invalid, buffered),
         }
     }
 
-    fn retry_handover(&mut self) -> Result<(), GatewayError> {
+    fn retry_handover(&mut self, buffered: &BufferedBody) -> Result<(), GatewayError> {
         self.handed_over += 1;
-        if self.handed_over > MAX_HANDOVERS || !self.can_resend {
+        if self.handed_over > MAX_HANDOVERS || !buffered.can_be_sent() {
             return Err(GatewayError::NotOwner(self.request.queue.name.to_string()));
         }
         Ok(())
     }
 
-    fn retry_lost(&mut self, lost: LostAttempt) -> Result<(), GatewayError> {
+    fn retry_lost(&mut self, lost: LostAttempt, buffered: &BufferedBody) -> Result<(), GatewayError> {
         self.ended += match lost.status {
             ReplicaStatus::Ended | ReplicaStatus::Unreported => 1,
             ReplicaStatus::Runs | ReplicaStatus::Removed | ReplicaStatus::Failed(_) => 0,
@@ -148,7 +146,7 @@ impl<'a> RetryState<'a> {
         if !lost.error.kind.is_unconnected() {
             self.lost += 1;
         }
-        if may_retry && self.can_resend { Ok(()) } else { Err(self.lost_error(lost)) }
+        if may_retry && buffered.can_be_sent() { Ok(()) } else { Err(self.lost_error(lost)) }
     }
 
     /// A failure to connect uses up no retry, but is retried only for the activation timeout, the time that a replica
@@ -201,8 +199,8 @@ impl<'a> RetryState<'a> {
 
     /// Allows one retry at another replica. The replica may have done the work, and the responses of every replica may
     /// be invalid.
-    fn retry_invalid(&mut self, invalid: InvalidResponse) -> Result<(), GatewayError> {
-        let may_retry = self.invalid.is_none() && self.can_resend && invalid.has_others;
+    fn retry_invalid(&mut self, invalid: InvalidResponse, buffered: &BufferedBody) -> Result<(), GatewayError> {
+        let may_retry = self.invalid.is_none() && buffered.can_be_sent() && invalid.has_others;
         self.lost += 1;
         self.invalid = Some(invalid);
         if may_retry { Ok(()) } else { Err(self.invalid_response()) }
