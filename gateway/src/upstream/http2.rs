@@ -214,6 +214,9 @@ fn error_kind(error: &h2::Error, fallback: UpstreamErrorKind) -> UpstreamErrorKi
     } else if error.is_library() {
         // h2 itself ends a stream or connection only if the peer violates the protocol.
         UpstreamErrorKind::InvalidResponse
+    } else if error.is_reset() {
+        // The connection works, and the replica has had the call.
+        UpstreamErrorKind::Broken
     } else {
         fallback
     }

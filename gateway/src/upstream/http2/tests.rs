@@ -80,7 +80,7 @@ async fn a_closing_connection_answers_open_calls_and_gets_no_new_ones() {
 }
 
 #[tokio::test]
-async fn a_refused_call_counts_as_connect_failed() {
+async fn a_refused_call_counts_as_connect_failed_and_any_other_reset_as_broken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     let channel = GrpcChannel::default();
@@ -93,7 +93,7 @@ async fn a_refused_call_counts_as_connect_failed() {
     };
     let client = async {
         assert_eq!(asked(&channel, &address).await, Err(UpstreamErrorKind::ConnectFailed));
-        assert_eq!(asked(&channel, &address).await, Err(UpstreamErrorKind::StaleConnection));
+        assert_eq!(asked(&channel, &address).await, Err(UpstreamErrorKind::Broken));
     };
     tokio::select! {
         () = replica => panic!("the connection ended"),
