@@ -105,6 +105,10 @@ pub(crate) enum GatewayError {
     /// Another gateway handed the request over to this one, which does not own the revision's queue either.
     #[error("another gateway owns the queue of revision {0}")]
     NotOwner(String),
+    /// The gateways did not agree on an owner of the revision's queue in time, or the request cannot be handed over
+    /// again, because its body was streamed.
+    #[error("no gateway took the request: the gateways disagree on the owner of the queue of revision {0}; try again")]
+    NoOwner(String),
     /// Another gateway handed the request over, on a connection whose certificate is no longer that of a gateway: it
     /// expired, or its authority was removed.
     #[error("the certificate of this connection is no longer that of a gateway")]
@@ -299,6 +303,7 @@ impl Coded for GatewayError {
             | Self::Gone(_)
             | Self::Lost { .. }
             | Self::NotOwner(_)
+            | Self::NoOwner(_)
             | Self::FormerGateway
             | Self::OtherState
             | Self::IssuerAway

@@ -167,16 +167,23 @@ async fn add_without_routes(world: &mut World, name: &str) -> Arc<watch::Sender<
 /// Time during which a request stays without a response.
 const STAYS: Duration = Duration::from_secs(1);
 
-/// Asks the gateway `first` while the gateway `late` does not know the route, and lets `late` learn of it. Returns true
-/// if the request had to wait for that.
-async fn waits_for_the_route(first: &str, late: &str) -> bool {
+/// Creates a world with the gateway `first`, a gateway `late` that does not know the route, and one replica that takes one
+/// request at a time.
+async fn with_late(first: &str, late: &str) -> (World, Arc<watch::Sender<Arc<Snapshot>>>, Vec<TestReplica>) {
     let mut world = World::new(0).await;
     world.add(Options::new(first, Scope::Local)).await;
     // The gateway is alone at first. Among others it would wait before it uses credits.
     world.settled().await;
     let feed = add_without_routes(&mut world, late).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
-    let _replicas = start(&world, 1).await;
+    let replicas = start(&world, 1).await;
+    (world, feed, replicas)
+}
+
+/// Asks the gateway `first` while the gateway `late` does not know the route, and lets `late` learn of it. Returns true
+/// if the request had to wait for that.
+async fn waits_for_the_route(first: &str, late: &str) -> bool {
+    let (world, feed, _replicas) = with_late(first, late).await;
     let mut asked = tokio::spawn(once(world.gateways[0].address, post(HOST, "/", "x")));
     let early = tokio::time::timeout(STAYS, &mut asked).await;
     feed.send_replace(world.fake.snapshot());
@@ -193,6 +200,26 @@ async fn waits_for_the_route(first: &str, late: &str) -> bool {
 #[tokio::test]
 async fn a_request_waits_for_an_owner_that_does_not_know_its_route_yet() {
     let (one, other) = (waits_for_the_route("a", "b").await, waits_for_the_route("b", "a").await);
+    assert_ne!(one, other, "one of the two is the owner");
+}
+
+/// Returns true if a request fails because the gateway `late` never learns of the route.
+async fn fails_without_an_owner(first: &str, late: &str) -> bool {
+    let (world, _feed, _replicas) = with_late(first, late).await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    if answer.status == StatusCode::OK {
+        return false;
+    }
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!answer.headers.contains_key("weir-unserved"), "{answer:?}");
+    assert!(answer.text().contains("disagree on the owner"), "{answer:?}");
+    world.activity(1, |activity| activity.failed == 1).await;
+    true
+}
+
+#[tokio::test]
+async fn a_request_that_no_gateway_takes_over_counts_as_failed() {
+    let (one, other) = (fails_without_an_owner("a", "b").await, fails_without_an_owner("b", "a").await);
     assert_ne!(one, other, "one of the two is the owner");
 }
 

@@ -132,7 +132,7 @@ impl<'a> RetryState<'a> {
     fn retry_handover(&mut self, buffered: &BufferedBody) -> Result<(), GatewayError> {
         self.handed_over += 1;
         if self.handed_over > MAX_HANDOVERS || !buffered.can_be_sent() {
-            return Err(GatewayError::NotOwner(self.request.queue.name.to_string()));
+            return Err(GatewayError::NoOwner(self.request.queue.name.to_string()));
         }
         Ok(())
     }
