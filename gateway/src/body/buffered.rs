@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -26,8 +26,8 @@ use crate::wire::protocol::Protocol;
 pub(crate) enum BufferMode {
     /// The whole body, up to the size limit.
     Whole,
-    /// The first gRPC message, and all that follows it without a pause of [`END_OF_STREAM_WAIT`]. A pause ends the
-    /// buffering, because the call may be a stream whose client waits for a response.
+    /// The first gRPC message, and all that arrives within [`END_OF_STREAM_WAIT`] after it. The gateway does not wait
+    /// longer, because the call may be a stream whose client waits for a response.
     FirstMessage,
     /// The first gRPC message of a stream. Only the deadline limits the wait for its first byte, because the request
     /// holds no credit until the message arrives.
@@ -100,8 +100,8 @@ pub(crate) struct BufferedBody {
     size: usize,
 }
 
-/// Longest wait for the next frame of a gRPC request whose first message has arrived. The end of a unary call may
-/// arrive shortly after its message.
+/// Time to wait for the end of a gRPC request after its first message. The end of a unary call may arrive shortly after
+/// the message.
 const END_OF_STREAM_WAIT: Duration = Duration::from_millis(5);
 
 /// Bytes of a gRPC message's prefix: a flag and four bytes of length.
@@ -173,9 +173,10 @@ impl BufferedBody {
         limits: &BufferLimits<'_>,
     ) -> Result<bool, GatewayError> {
         let mut upload = Upload::new(limits.idle, limits.pace);
+        let mut end_of_wait = None;
         loop {
             let has_message = mode != BufferMode::Whole && self.has_message();
-            if has_message && mode == BufferMode::Stream {
+            if has_message && (mode == BufferMode::Stream || has_passed(&mut end_of_wait)) {
                 return Ok(false);
             }
             let rests = mode == BufferMode::Stream && self.size == 0;
@@ -183,7 +184,7 @@ impl BufferedBody {
                 biased;
                 frame = body.frame() => frame,
                 () = until(limits.deadline.at) => return Err(limits.deadline.late(now(), self.size)),
-                () = tokio::time::sleep(END_OF_STREAM_WAIT), if has_message => return Ok(false),
+                () = until(end_of_wait) => return Ok(false),
                 error = stalled(&mut upload, limits.shutdown), if !rests => return Err(error),
                 () = limits.shutdown.cancelled(), if rests => return Err(GatewayError::ShutsDown),
             };
@@ -337,6 +338,12 @@ impl BufferedBody {
             _ => false,
         }
     }
+}
+
+/// Returns true if [`END_OF_STREAM_WAIT`] has passed since the first call, which sets its end.
+fn has_passed(end_of_wait: &mut Option<Instant>) -> bool {
+    let now = now();
+    now >= *end_of_wait.get_or_insert(now + END_OF_STREAM_WAIT)
 }
 
 /// Pieces smaller than this many bytes are joined. A piece keeps alive a handle and the read buffer of which it is a

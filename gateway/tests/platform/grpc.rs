@@ -347,3 +347,19 @@ async fn a_stream_is_tried_again_while_replicas_refuse_connections() {
     let ended = ended(asked.await.unwrap().unwrap()).await;
     assert_eq!((status(&ended), &ended.data), (("0", String::new()), &infer("digits")));
 }
+
+#[tokio::test]
+async fn a_stream_without_pauses_is_forwarded_before_its_end() {
+    let (world, replica) = World::with(Behaviour::Mirror).await;
+    let (messages, receiver) = mpsc::channel::<io::Result<_>>(1);
+    let sending = tokio::spawn(async move {
+        let empty = || Ok(Frame::data(Bytes::from_static(&[0; 5])));
+        while messages.send(empty()).await.is_ok() {}
+    });
+    let mut client = connect_h2(world.address()).await;
+    let request = call(HOST, "/some.Other/Stream", StreamBody::new(ReceiverStream::new(receiver)));
+    let asked = tokio::spawn(client.send_request(request));
+    replica.seen.until_busy(1).await;
+    sending.abort();
+    drop(asked);
+}
