@@ -36,7 +36,7 @@ use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
 use crate::context::Context;
 use crate::error::GatewayError;
-use crate::pipeline::forward::{self, ProxyRequest, forward};
+use crate::pipeline::forward::{self, BatchPlace, ProxyRequest, forward};
 use crate::queue::{RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
@@ -142,11 +142,13 @@ impl Batching {
         let (reply, mut result) = oneshot::channel();
         let times = EntryTimes::of(&request);
         let entry = BatchEntry::new(request, buffered, parsed, reply);
+        let place = entry.place.clone();
         let limits = settings.limits(max_in_flight);
         let entry = NewEntry { key, rows: entry.parsed.rows(), item: entry };
         let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued).inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
-        let result = wait(&batcher, &queue, settings, &mut result, times).await;
+        let received = wait(&batcher, &queue, settings, &mut result, times).await;
+        let result = received.unwrap_or_else(|| Err(late(&queue, times.arrived, &place)));
         drop(ticket);
         respond(&self.context, &queue, result, times.missed).await
     }
@@ -234,26 +236,20 @@ fn enqueue(
 }
 
 /// Waits until the entry is dispatched. When the entry has waited for `max_delay`, this dispatches the batches that are
-/// due, so the batch queue needs no timer task.
+/// due, so the batch queue needs no timer task. Returns `None` if the entry's deadline passes first.
 async fn wait(
     batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,
     settings: BatchSettings,
     result: &mut oneshot::Receiver<EntryResult>,
     times: EntryTimes,
-) -> Result<EntryResult, GatewayError> {
-    let late = || GatewayError::LateInQueue {
-        revision: queue.name.to_string(),
-        waited: now().saturating_duration_since(times.arrived),
-        ahead: 0,
-        failure: queue.failure_clause(),
-    };
+) -> Option<Result<EntryResult, GatewayError>> {
     let mut due = Some(times.queued + settings.max_delay);
     loop {
         let received = tokio::select! {
             biased;
             received = &mut *result => received,
-            () = until(times.deadline) => return Err(late()),
+            () = until(times.deadline) => return None,
             () = until(due) => {
                 due = None;
                 dispatch::dispatch(batcher, queue, settings);
@@ -261,7 +257,26 @@ async fn wait(
             }
         };
         // An entry is dropped without an outcome only if the process ends.
-        return received.map_err(|_| GatewayError::Gone(queue.name.to_string()));
+        return Some(received.map_err(|_| GatewayError::Gone(queue.name.to_string())));
+    }
+}
+
+/// Returns the error of an entry whose deadline has passed.
+fn late(queue: &RevisionQueue, arrived: Instant, place: &BatchPlace) -> GatewayError {
+    let (revision, at) = (queue.name.to_string(), now());
+    match place.replica() {
+        Some((replica, since)) => GatewayError::LateAtReplica {
+            revision,
+            replica,
+            queued: since.saturating_duration_since(arrived),
+            waited: at.saturating_duration_since(since),
+        },
+        None => GatewayError::LateInQueue {
+            revision,
+            waited: at.saturating_duration_since(arrived),
+            ahead: 0,
+            failure: queue.failure_clause(),
+        },
     }
 }
 

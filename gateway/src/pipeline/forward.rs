@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod attempt;
+mod batch_members;
 mod lost;
 pub(crate) mod mirror;
 mod own_model;
@@ -32,6 +33,7 @@ use crate::queue::{Admitted, RevisionQueue, Verdict};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
 use crate::wire::protocol::Protocol;
 use attempt::Attempt;
+pub(crate) use batch_members::{BatchMembers, BatchPlace};
 use lost::{LostAttempt, REPORT_TIMEOUT, ReplicaStatus, ReportWait};
 pub(crate) use read_ahead::read_ahead;
 use relay::BrokenResponse;
@@ -150,7 +152,9 @@ async fn forward_with_retries(
             }
             Admitted::Replica(mut credit) => {
                 retries.note_sequence(credit.sequence);
-                credit.cover_batch(request.batch_arrivals());
+                if let Some(members) = &request.members {
+                    members.begin_attempt(&mut credit);
+                }
                 let terms = retries.terms(buffered);
                 attempt::try_replica(context, request, buffered, credit, terms).await
             }
@@ -162,6 +166,9 @@ async fn forward_with_retries(
                 log_attempt(&request.queue, &failure);
                 retries.retry_after(failure, buffered)?;
             }
+        }
+        if let Some(members) = &request.members {
+            members.end_attempt();
         }
         context.counters.count_retry();
     }

@@ -160,6 +160,19 @@ async fn a_request_whose_deadline_passes_fails_and_the_others_are_answered() {
 }
 
 #[tokio::test]
+async fn a_deadline_that_passes_at_the_replica_of_a_batch_is_reported_with_its_name() {
+    let (world, gate) = (world(2, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]"]).await;
+    let expiring = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
+    let late = once(world.address(), with(expiring, "weir-timeout", "2000")).await;
+    assert_eq!((late.status, replica.requests()), (StatusCode::GATEWAY_TIMEOUT, 2));
+    assert!(late.text().contains("s for replica a"), "{}", late.text());
+    open(&gate);
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
+}
+
+#[tokio::test]
 async fn a_cookie_is_not_shared() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::personal).await;

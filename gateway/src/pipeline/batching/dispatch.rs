@@ -19,7 +19,7 @@ use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::now;
 use crate::context::Context;
 use crate::error::GatewayError;
-use crate::pipeline::forward::{BatchReplica, ProxyRequest, forward, replica_of_batch};
+use crate::pipeline::forward::{BatchMembers, BatchReplica, ProxyRequest, forward, replica_of_batch};
 use crate::queue::{ClientShare, RevisionQueue};
 use crate::upstream::Chunks;
 
@@ -118,7 +118,9 @@ fn form_batch(context: &Context, entries: &[BatchEntry]) -> (ProxyRequest, Buffe
     let last = arrivals.pop().unwrap_or(first.arrived);
     let deadlines: Option<Vec<Instant>> = entries.iter().map(|one| one.request.deadline).collect();
     let deadline = deadlines.and_then(|all| all.into_iter().max());
-    let request = first.for_batch(batch_headers(first, &merged), last, deadline, arrivals.into());
+    let places = entries.iter().map(|entry| entry.place.clone()).collect();
+    let members = BatchMembers { others: arrivals, places };
+    let request = first.for_batch(batch_headers(first, &merged), last, deadline, members);
     (request, BufferedBody::from_chunks(merged.chunks, &context.budget))
 }
 

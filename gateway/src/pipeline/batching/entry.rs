@@ -8,7 +8,7 @@ use super::request::ParsedRequest;
 use crate::body::BufferedBody;
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;
-use crate::pipeline::forward::ProxyRequest;
+use crate::pipeline::forward::{BatchPlace, ProxyRequest};
 use crate::queue::Verdict;
 
 /// A request, and the channel to the task that waits for its response.
@@ -16,6 +16,7 @@ pub(super) struct BatchEntry {
     pub(super) request: Box<ProxyRequest>,
     pub(super) buffered: Box<BufferedBody>,
     pub(super) parsed: ParsedRequest,
+    pub(super) place: BatchPlace,
     pub(super) reply: oneshot::Sender<EntryResult>,
 }
 
@@ -41,7 +42,8 @@ impl BatchEntry {
         parsed: ParsedRequest,
         reply: oneshot::Sender<EntryResult>,
     ) -> Self {
-        Self { request: Box::new(request), buffered: Box::new(buffered), parsed, reply }
+        let (request, buffered) = (Box::new(request), Box::new(buffered));
+        Self { request, buffered, parsed, place: BatchPlace::default(), reply }
     }
 
     /// Lets the request's own task forward the request unchanged. `in_flight` is `None` if the entry's batch has

@@ -12,6 +12,7 @@ use weir_protocol::Blame;
 use weir_protocol::grpc::timeout::format_timeout;
 use weir_serve::header_names;
 
+use super::batch_members::BatchMembers;
 use crate::clock::now;
 use crate::queue::{AdmissionRequest, Arrival, ClientShare, Origin, RevisionQueue, Task, Verdict};
 use crate::rates::Meter;
@@ -33,8 +34,8 @@ pub(crate) struct ProxyRequest {
     arrival: Arrival,
     /// Replicas that had the request in a batch when their programs were ended from outside or for an unknown reason.
     pub(super) ended: u32,
-    /// Arrival times of the other requests in the batch; `None` if this request is not a batch.
-    others: Option<Arc<[Instant]>>,
+    /// The requests of the batch that this request sends; `None` if this request is not a batch.
+    pub(super) members: Option<BatchMembers>,
     origin: Origin,
     /// The client that is charged for the request.
     share: ClientShare,
@@ -88,7 +89,7 @@ impl ProxyRequest {
             activation: target.route.activation_timeout,
             arrival: Arrival::New,
             ended: 0,
-            others: None,
+            members: None,
             origin,
             share: target.share,
             limited: None,
@@ -121,7 +122,7 @@ impl ProxyRequest {
             upgrade: Upgrade::None,
             arrival: self.arrival,
             ended: self.ended,
-            others: None,
+            members: None,
             authority: self.authority.clone(),
             whole: self.whole.clone(),
             path: self.path.clone(),
@@ -135,12 +136,7 @@ impl ProxyRequest {
 
     /// True if the request stands for the requests of a batch.
     pub(super) fn is_batch(&self) -> bool {
-        self.others.is_some()
-    }
-
-    /// Arrival times of the batch's other requests; `None` if this request is not a batch.
-    pub(super) fn batch_arrivals(&self) -> Option<&[Instant]> {
-        self.others.as_deref()
+        self.members.is_some()
     }
 
     /// Records that the request's arrival is already counted.
@@ -174,7 +170,7 @@ impl ProxyRequest {
         headers: HeaderMap,
         arrived: Instant,
         deadline: Option<Instant>,
-        others: Arc<[Instant]>,
+        members: BatchMembers,
     ) -> Self {
         Self {
             headers,
@@ -182,7 +178,7 @@ impl ProxyRequest {
             arrived,
             ended: 0,
             deadline,
-            others: Some(others),
+            members: Some(members),
             // Unused: each request of the batch is counted on its own.
             missed: Verdict::Failed,
             protocol: self.protocol,
