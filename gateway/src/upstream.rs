@@ -188,7 +188,13 @@ impl Upstream {
 
     /// Returns true if the upstream is this replica, without a restart in between.
     pub(crate) fn is(&self, replica: &Replica) -> bool {
-        self.name == replica.name && self.restarts == replica.restarts && self.endpoints == replica.endpoints
+        self.name == replica.name && self.restarts == replica.restarts && self.serves_at(&replica.endpoints)
+    }
+
+    /// Returns true if requests reach the upstream at these addresses. The metrics port is left out, so that requests go
+    /// on when it becomes known.
+    fn serves_at(&self, endpoints: &Endpoints) -> bool {
+        self.endpoints.http == endpoints.http && self.endpoints.grpc == endpoints.grpc
     }
 
     /// Records that the upstream has left the cluster and, if one of these replicas reports it, how its program ended.
@@ -292,13 +298,11 @@ impl Upstream {
 }
 
 impl PartialEq for Upstream {
-    /// Compares everything on which a connection depends. The metrics port is left out, so that requests go on when it
-    /// becomes known.
+    /// Compares everything on which a connection depends.
     fn eq(&self, other: &Self) -> bool {
-        let (own, others) = (&self.endpoints, &other.endpoints);
         let is_same_run = self.name == other.name && self.restarts == other.restarts;
         let is_same_transport = self.tls.is_some() == other.tls.is_some();
-        is_same_run && is_same_transport && own.http == others.http && own.grpc == others.grpc
+        is_same_run && is_same_transport && self.serves_at(&other.endpoints)
     }
 }
 
@@ -338,5 +342,27 @@ impl UpstreamError {
 
     fn connect_failed(because: String) -> Self {
         Self { kind: UpstreamErrorKind::ConnectFailed, because }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cluster::Phase;
+
+    use super::*;
+
+    #[test]
+    fn a_replica_stays_the_same_when_its_metrics_port_becomes_known() {
+        let serving: Address = "127.0.0.1:1".parse::<std::net::SocketAddr>().unwrap().into();
+        let upstream = Upstream::of_gateway(&Gateway { name: "a".into(), serving: serving.clone(), admin: None }, None);
+        let replica = |serving: &Address, metrics: Option<&Address>| {
+            let (http, grpc) = (Some(serving.clone()), Some(serving.clone()));
+            let endpoints = Endpoints { http, grpc, metrics: metrics.cloned() };
+            Replica { endpoints, ..Replica::new("a", Phase::Ready) }
+        };
+        let other: Address = "127.0.0.1:2".parse::<std::net::SocketAddr>().unwrap().into();
+        assert!(upstream.is(&replica(&serving, None)));
+        assert!(upstream.is(&replica(&serving, Some(&other))));
+        assert!(!upstream.is(&replica(&other, None)));
     }
 }
