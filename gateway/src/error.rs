@@ -269,11 +269,19 @@ impl GatewayError {
     /// Returns the error for another gateway that handed the request over. An unknown revision means that one of both
     /// gateways is yet to apply a newer state, so the other gateway tries again.
     pub(crate) fn of_handed_over(self) -> Self {
-        let is_unknown = matches!(
+        if self.is_unrouted() || matches!(self, Self::Gone(_)) { Self::OtherState } else { self }
+    }
+
+    /// Returns true if the request matches no revision.
+    pub(crate) fn is_unrouted(&self) -> bool {
+        matches!(
             self,
-            Self::NoRoute { .. } | Self::NoMethod { .. } | Self::NoRevision { .. } | Self::Nowhere(_) | Self::Gone(_)
-        );
-        if is_unknown { Self::OtherState } else { self }
+            Self::NoRoute { .. }
+                | Self::NoMethod { .. }
+                | Self::NoRevision { .. }
+                | Self::Nowhere(_)
+                | Self::AmbiguousModel { .. }
+        )
     }
 
     /// Returns true if the connection should end after the error: the client has too many connections, or a gateway has

@@ -177,14 +177,14 @@ impl RouteTable {
         is_bare && (self.matcher.scope() == Scope::Local || service != V2_SERVICE)
     }
 
-    /// Routes a gRPC call by the model that `field` of its first message names. `count_unknown` runs if no service has
-    /// that model, or if the name cannot be read.
+    /// Routes a gRPC call by the model that `field` of its first message names. `count` runs with the error of a call
+    /// that is not routed to a service.
     pub(crate) fn route_message(
         &self,
         parts: &Parts,
         field: NameField,
         body: &CheckedBody<'_>,
-        count_unknown: impl Fn(),
+        count: impl Fn(&GatewayError),
     ) -> Result<Routed, GatewayError> {
         let CheckedBody { buffered, guard } = *body;
         let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
@@ -194,12 +194,13 @@ impl RouteTable {
             let find = || name_behind(field, buffered);
             name_in(peek_model_name(field, &message), find)
         });
-        let model = named.inspect_err(|_| count_unknown())?;
+        let model = named?;
         let error = match self.matcher.by_model(&model, |route| guard.sees(route)) {
-            Ok(found) => return self.target(parts, &found, guard).map(Routed::Service),
-            Err(error) => guard.conceal(error),
+            Ok(found) => return self.target(parts, &found, guard).inspect_err(count).map(Routed::Service),
+            Err(error) => error,
         };
-        count_unknown();
+        count(&error);
+        let error = guard.conceal(error);
         match local::grpc::unknown_model(parts.uri.path(), &model) {
             Some(answer) if matches!(error, GatewayError::NoRoute { .. }) => {
                 answer.map(|response| Routed::Local(Box::new(response)))
@@ -208,19 +209,19 @@ impl RouteTable {
         }
     }
 
-    /// Routes a call of OpenAI's API by the model that its body names. `count_unknown` runs if no service has that
-    /// model, or if the name cannot be read.
+    /// Routes a call of OpenAI's API by the model that its body names. `count` runs with the error of a call that is not
+    /// routed to a service.
     pub(crate) fn route_body(
         &self,
         parts: &Parts,
         body: &CheckedBody<'_>,
-        count_unknown: impl Fn(),
+        count: impl Fn(&GatewayError),
     ) -> Result<Routed, GatewayError> {
         let CheckedBody { buffered, guard } = *body;
         let model = openai::model_of(buffered, self.request_buffer);
         let found = model.and_then(|model| self.matcher.by_model(&model, |route| guard.sees(route)));
-        let found = found.inspect_err(|_| count_unknown())?;
-        self.target(parts, &found, guard).map(Routed::Service)
+        let target = found.and_then(|found| self.target(parts, &found, guard));
+        target.inspect_err(count).map(Routed::Service)
     }
 
     fn to_service(&self, parts: &Parts, found: &RouteMatch<'_>, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {

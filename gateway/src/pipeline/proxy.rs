@@ -129,7 +129,7 @@ impl Proxy {
     fn route(&self, protocol: Protocol, parts: &Parts, guard: &Guard<'_>) -> Result<Lookup, GatewayError> {
         let routed = self.context.state.load().routes.route(protocol, parts, guard);
         routed.map_err(|error| {
-            self.context.counters.count_unrouted();
+            self.context.counters.count_unrouted(&error);
             guard.conceal(error)
         })
     }
@@ -145,7 +145,7 @@ impl Proxy {
         let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::ModelName).await?;
         let (state, counters) = (self.context.state.load(), &self.context.counters);
         let checked = CheckedBody { buffered: &buffered, guard: inbound.guard };
-        let routed = state.routes.route_message(parts, field, &checked, || counters.count_unrouted())?;
+        let routed = state.routes.route_message(parts, field, &checked, |error| counters.count_unrouted(error))?;
         Ok((routed, Some(buffered)))
     }
 
@@ -159,7 +159,7 @@ impl Proxy {
         let buffered = self.receive_unrouted(inbound, parts, body, BufferNeed::Nothing).await?;
         let (state, counters) = (self.context.state.load(), &self.context.counters);
         let checked = CheckedBody { buffered: &buffered, guard: inbound.guard };
-        let routed = state.routes.route_body(parts, &checked, || counters.count_unrouted());
+        let routed = state.routes.route_body(parts, &checked, |error| counters.count_unrouted(error));
         Ok((routed.map_err(|error| inbound.guard.conceal(error))?, Some(buffered)))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::GatewayError;
 use crate::wire::protocol::Protocol;
 
 /// Counts of the port's requests since the gateway started, regardless of their outcome.
@@ -24,9 +25,9 @@ impl RequestCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that matches no revision.
-    pub(crate) fn count_unrouted(&self) {
-        self.unrouted.fetch_add(1, Ordering::Relaxed);
+    /// Counts a request that was not routed because of `error`, if it matches no revision.
+    pub(crate) fn count_unrouted(&self, error: &GatewayError) {
+        self.unrouted.fetch_add(u64::from(error.is_unrouted()), Ordering::Relaxed);
     }
 
     /// Counts a batch of this many requests.

@@ -197,3 +197,31 @@ async fn a_removed_route_fails_queued_requests_and_lets_those_at_replicas_finish
     let first = tokio::time::timeout(TEST_TIMEOUT, first).await.unwrap().unwrap();
     assert_eq!((first.status, replica.requests()), (StatusCode::OK, 1));
 }
+
+#[tokio::test]
+async fn only_requests_that_match_no_revision_count_as_unrouted() {
+    let world = World::serving().await;
+    let unrouted = || {
+        let mut registry = weir_ops::registry::Registry::default();
+        world.gateways[0].gateway.register(&mut registry);
+        let text = weir_ops::registry::text(&registry).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix("weir_gateway_unrouted_total "));
+        value.unwrap().parse::<u64>().unwrap()
+    };
+    let infer = "/v2/models/digits/infer";
+    let chat = "/openai/v1/chat/completions";
+    let get = http::Request::get(chat).header("host", "localhost").body(http_body_util::Full::default()).unwrap();
+    for (request, status, counted) in [
+        (post("other.default", "/", ""), StatusCode::NOT_FOUND, 1),
+        (post("localhost", "/v2/models/other/infer", ""), StatusCode::NOT_FOUND, 1),
+        (with(post("localhost", infer, ""), "weir-revision", "other"), StatusCode::NOT_FOUND, 1),
+        (post("localhost", chat, r#"{"model":"other"}"#), StatusCode::NOT_FOUND, 1),
+        (with(post("localhost", chat, r#"{"model":"digits"}"#), "weir-tag", "other"), StatusCode::NOT_FOUND, 1),
+        (post("localhost", chat, "no JSON"), StatusCode::BAD_REQUEST, 0),
+        (get, StatusCode::METHOD_NOT_ALLOWED, 0),
+    ] {
+        let (before, path) = (unrouted(), request.uri().path().to_owned());
+        let answer = once(world.address(), request).await;
+        assert_eq!((answer.status, unrouted() - before), (status, counted), "{path}: {answer:?}");
+    }
+}
