@@ -11,13 +11,12 @@ mod path;
 mod split;
 mod table;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Response, header};
 use weir_cluster::Route;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, find_model_name};
 
 use crate::access::{Choice, Guard};
 use crate::body::{BufferedBody, ChunkReader, DownstreamBody};
@@ -188,13 +187,7 @@ impl RouteTable {
     ) -> Result<Routed, GatewayError> {
         let CheckedBody { buffered, guard } = *body;
         let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
-        let head = buffered.head(PEEK_LIMIT);
-        let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
-        let named = check_encoding(&head, encoding).and_then(|()| {
-            let find = || name_behind(field, buffered);
-            name_in(peek_model_name(field, &message), find)
-        });
-        let model = named?;
+        let model = model_of_message(field, buffered, encoding)?;
         let error = match self.matcher.by_model(&model, |route| guard.sees(route)) {
             Ok(found) => return self.target(parts, &found, guard).inspect_err(count).map(Routed::Service),
             Err(error) => error,
@@ -251,29 +244,18 @@ impl RouteTable {
     }
 }
 
-/// Checks that the gateway can decompress the body's first message to read the name in it.
-fn check_encoding(head: &[u8], encoding: Option<&str>) -> Result<(), GatewayError> {
-    match unknown_encoding(head, encoding) {
-        Some(name) => Err(GatewayError::UnknownEncoding(name.to_owned())),
-        None => Ok(()),
+/// Returns the name in the first message of a body, empty if it has none. Only the first bytes of a compressed message
+/// are searched.
+fn model_of_message(field: NameField, buffered: &BufferedBody, encoding: Option<&str>) -> Result<String, GatewayError> {
+    if let Some(message) = plain_message(ChunkReader::new(&buffered.chunks)) {
+        return Ok(find_model_name(field, message).unwrap_or_default());
     }
-}
-
-/// Returns the model's name in a message, empty if it has none. `find` searches the part of the message that `peek` did
-/// not cover.
-fn name_in(peek: Peek<'_>, find: impl FnOnce() -> Option<String>) -> Result<Cow<'_, str>, GatewayError> {
-    match peek {
-        Peek::Found(model) => Ok(Cow::Borrowed(model)),
-        Peek::Absent | Peek::Truncated => Ok(Cow::Owned(find().unwrap_or_default())),
-        Peek::Malformed => Err(GatewayError::Body("is no protobuf message of this method".to_owned())),
+    let head = buffered.head(PEEK_LIMIT);
+    if let Some(name) = unknown_encoding(&head, encoding) {
+        return Err(GatewayError::UnknownEncoding(name.to_owned()));
     }
-}
-
-/// Searches the whole first message of a body for the model's name; `None` if there is none or the message is
-/// compressed.
-fn name_behind(field: NameField, buffered: &BufferedBody) -> Option<String> {
-    let message = plain_message(ChunkReader::new(&buffered.chunks))?;
-    find_model_name(field, message)
+    let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
+    Ok(find_model_name(field, &*message).unwrap_or_default())
 }
 
 /// Returns the host to which a request is addressed: the host of its port if the port has one, otherwise the host that

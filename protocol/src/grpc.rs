@@ -16,7 +16,7 @@ pub mod timeout;
 pub use error::GrpcError;
 pub use footprint::{Footprint, MAX_PARAMETERS, MAX_TENSORS, TooManyParts, held_bytes};
 pub use parameters::encode_parameter;
-pub use peek::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
+pub use peek::{NameField, PEEK_LIMIT, find_model_name};
 pub use reflection::add_reflection;
 pub use request::{decode_request, decode_version};
 pub use response::encode_response;

@@ -186,9 +186,30 @@ async fn an_unreadable_model_name_is_refused_with_the_reason() {
     assert_eq!(code, "12", "{message}");
     assert!(message.contains("\"snappy\""), "{message}");
     assert_eq!(refused.head["grpc-accept-encoding"], "identity,deflate,gzip");
-    let garbage = Bytes::from_static(b"\0\0\0\0\x01\x07");
-    let reply = unary(&world, "localhost", &path, garbage).await;
-    assert_eq!(status(&reply).0, "3");
+}
+
+#[tokio::test]
+async fn a_message_without_a_model_name_matches_no_service() {
+    let world = World::serving().await;
+    for garbage in [&b"\0\0\0\0\x01\x07"[..], b"\0\0\0\0\0"] {
+        let path = format!("{SERVICE}/ModelInfer");
+        let reply = unary(&world, "localhost", &path, Bytes::from_static(garbage)).await;
+        assert_eq!(status(&reply).0, "5");
+    }
+}
+
+/// Servers read the last of several names, too.
+#[tokio::test]
+async fn the_last_of_several_names_of_a_message_counts() {
+    let (world, replica) = World::with(Behaviour::Mirror).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    for (names, code) in [(["other", "digits"], "0"), (["digits", "other"], "5")] {
+        let message = names.map(|name| infer(name).slice(5..)).concat();
+        let body = [&(message.len() as u64).to_be_bytes()[3..], &message].concat();
+        let reply = unary(&world, "localhost", &path, body.into()).await;
+        assert_eq!(status(&reply).0, code, "{names:?}");
+    }
+    assert_eq!(replica.requests(), 1);
 }
 
 #[tokio::test]

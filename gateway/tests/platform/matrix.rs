@@ -99,7 +99,7 @@ const GRPC_CALLS: &[GrpcCall] = &[
     ("/inference.GRPCInferenceService/ModelStatistics", NONE, Closed, OneService),
     ("/inference.GRPCInferenceService/ModelStatistics", b"\x12\x011", Closed, OneService),
     // A server uses the last value of a repeated field.
-    ("/inference.GRPCInferenceService/ModelStatistics", b"\x0a\x06digits\x0a\x00", Closed, Closed),
+    ("/inference.GRPCInferenceService/ModelStatistics", b"\x0a\x06digits\x0a\x00", Closed, OneService),
     ("/inference.GRPCInferenceService/ModelReady", FIRST, Service, Service),
     ("/inference.GRPCInferenceService/ServerLive", NONE, Service, Gateway),
     ("/inference.GRPCInferenceService/ServerReady", NONE, Service, Gateway),

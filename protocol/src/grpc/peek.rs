@@ -1,13 +1,13 @@
 //! Reads the model's name from an encoded message without decoding the rest.
 //!
 //! ```text
-//!   first bytes of a message ──► key, value │ key, value │ … ──► the name, or why there is none
+//!   first bytes of a message ──► key, value │ key, value │ … ──► the last name
 //! ```
 
 use bytes::Buf;
 
-/// Maximum number of bytes of a message that are examined at once. Most encoders write names first, and the name of a
-/// directory has at most 255 bytes. [`find_model_name`] searches beyond this limit.
+/// Maximum number of bytes of a compressed message that are decompressed to find the name, and of the name itself. Most
+/// encoders write names first, and the name of a directory has at most 255 bytes.
 pub const PEEK_LIMIT: usize = 4096;
 
 /// Maximum number of fields that are passed in search of the name: more than a valid request may have.
@@ -16,19 +16,6 @@ const MOST_FIELDS: usize = 1 << 15;
 /// Number of the field that contains the model's name in the first message of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameField(u64);
-
-/// The result of [`peek_model_name`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peek<'a> {
-    /// The complete name of the model.
-    Found(&'a str),
-    /// All fields are complete, and none of them is the name. If this was the whole message, the name is empty.
-    Absent,
-    /// A field is cut off by the end of the bytes, or by the limit.
-    Truncated,
-    /// The bytes are not protobuf, or the name is not UTF-8.
-    Malformed,
-}
 
 impl NameField {
     /// Field of the model's version, in `ModelInfer`.
@@ -47,31 +34,11 @@ impl NameField {
     }
 }
 
-/// Searches for the model's name in the first [`PEEK_LIMIT`] bytes of a message. The message must be uncompressed and
-/// without gRPC's five-byte prefix.
-#[must_use]
-pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
-    let mut rest = &prefix[..prefix.len().min(PEEK_LIMIT)];
-    while !rest.is_empty() {
-        match next_field(&mut rest) {
-            Ok(Field { number, text }) if number == field.0 => {
-                return match text.map(str::from_utf8) {
-                    Some(Ok(name)) => Peek::Found(name),
-                    Some(Err(_)) | None => Peek::Malformed,
-                };
-            }
-            Ok(_) => {}
-            Err(FieldError::Truncated) => return Peek::Truncated,
-            Err(FieldError::Malformed) => return Peek::Malformed,
-        }
-    }
-    Peek::Absent
-}
-
-/// Searches a whole message for the model's name, past fields of any length. Protobuf leaves the order of fields to the
-/// encoder, and Go's order is random for messages made from descriptors, as `k6` and gRPC consoles make them. If the
-/// field occurs twice, the last one counts, as for servers. Returns `None` if there is no name, or if it is longer than
-/// [`PEEK_LIMIT`] or not UTF-8.
+/// Searches a message for the model's name, past fields of any length. The message must be uncompressed and without
+/// gRPC's five-byte prefix. Protobuf leaves the order of fields to the encoder, and Go's order is random for messages
+/// made from descriptors, as `k6` and gRPC consoles make them. If the field occurs twice, the last one counts, as for
+/// servers. The search ends where the message is cut off or is no protobuf. Returns `None` if there is no name, or if it
+/// is longer than [`PEEK_LIMIT`] or not UTF-8.
 #[must_use]
 pub fn find_model_name(field: NameField, mut message: impl Buf) -> Option<String> {
     let mut found = None;
@@ -122,56 +89,4 @@ fn read_text(message: &mut impl Buf, length: usize) -> Option<String> {
     }
     let text = message.copy_to_bytes(length);
     String::from_utf8(text.to_vec()).ok()
-}
-
-struct Field<'a> {
-    number: u64,
-    /// Bytes of a length-delimited field; `None` for other wire types.
-    text: Option<&'a [u8]>,
-}
-
-enum FieldError {
-    Truncated,
-    Malformed,
-}
-
-fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, FieldError> {
-    let key = varint(rest)?;
-    let number = key >> 3;
-    if number == 0 {
-        return Err(FieldError::Malformed);
-    }
-    let text = match key & 7 {
-        0 => varint(rest).map(|_| None)?,
-        1 => take(rest, 8).map(|_| None)?,
-        2 => {
-            let length = varint(rest)?;
-            Some(take(rest, length)?)
-        }
-        5 => take(rest, 4).map(|_| None)?,
-        // Wire types 3 and 4 are groups, which proto3 dropped; 6 and 7 are undefined.
-        _ => return Err(FieldError::Malformed),
-    };
-    Ok(Field { number, text })
-}
-
-fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], FieldError> {
-    let length = usize::try_from(length).map_err(|_| FieldError::Malformed)?;
-    let (taken, tail) = rest.split_at_checked(length).ok_or(FieldError::Truncated)?;
-    *rest = tail;
-    Ok(taken)
-}
-
-/// Reads a varint of at most ten bytes, with seven bits in each, lowest first.
-fn varint(rest: &mut &[u8]) -> Result<u64, FieldError> {
-    let mut value = 0_u64;
-    for shift in (0..70).step_by(7) {
-        let (&byte, tail) = rest.split_first().ok_or(FieldError::Truncated)?;
-        *rest = tail;
-        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(FieldError::Malformed)
 }

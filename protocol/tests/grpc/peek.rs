@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use prost::Message;
-use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, find_model_name, peek_model_name};
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, find_model_name};
 
 use super::{input, request};
 
@@ -10,25 +10,24 @@ use super::{input, request};
 fn the_model_name_is_found_at_the_start_of_a_message() {
     let body = request(vec![input("x", "INT8", &[1])], &[b"a"]).encode_to_vec();
     let field = NameField::of("ModelInfer").unwrap();
-    assert_eq!(peek_model_name(field, &body), Peek::Found("m"));
-    assert_eq!(peek_model_name(field, &body[..2]), Peek::Truncated);
-    assert_eq!(peek_model_name(field, &[]), Peek::Absent);
-    assert_eq!(peek_model_name(field, b"\x0a\x01\xff"), Peek::Malformed);
-    assert_eq!(peek_model_name(field, b"\x0f"), Peek::Malformed);
-    assert_eq!(peek_model_name(field, &[0xff; 11]), Peek::Malformed);
+    let find = |field, body: &[u8]| find_model_name(field, body);
+    assert_eq!(find(field, &body).as_deref(), Some("m"));
+    // A message that is cut off behind the name has it nevertheless.
+    assert_eq!(find(field, &body[..body.len() - 1]).as_deref(), Some("m"));
+    for (broken, name) in [(&body[..2], None), (b"", None), (b"\x0a\x01\xff", None), (b"\x0a\x01a\x0f", Some("a"))] {
+        assert_eq!(find(field, broken).as_deref(), name, "{broken:?}");
+    }
     let load = NameField::of("RepositoryModelLoad").unwrap();
-    assert_eq!(peek_model_name(load, b"\x0a\x04repo\x12\x01m"), Peek::Found("m"));
+    assert_eq!(find(load, b"\x0a\x04repo\x12\x01m").as_deref(), Some("m"));
     assert_eq!(NameField::of("ServerLive"), None);
 }
 
 #[test]
-fn a_name_beyond_the_limit_is_truncated() {
-    let mut body = vec![0x1a, 0x80, 0x40];
-    body.resize(3 + 8192, b'i');
-    body.extend_from_slice(b"\x0a\x01m");
-    assert!(body.len() > PEEK_LIMIT);
+fn a_name_that_is_too_long_is_not_read() {
+    let mut long = request(vec![], &[]);
+    long.model_name = "m".repeat(PEEK_LIMIT + 1);
     let field = NameField::of("ModelInfer").unwrap();
-    assert_eq!(peek_model_name(field, &body), Peek::Truncated);
+    assert_eq!(find_model_name(field, &long.encode_to_vec()[..]), None);
 }
 
 #[test]
@@ -38,7 +37,6 @@ fn a_name_behind_long_fields_is_found() {
     let mut long = request(vec![input("x", "INT8", &[9000])], &[&[7; 9000]]);
     long.model_name.clear();
     let body = [long.encode_to_vec(), named].concat();
-    assert_eq!(peek_model_name(field, &body), Peek::Truncated);
     assert_eq!(find_model_name(field, &body[..]).as_deref(), Some("m"));
     // If the message is cut off anywhere before its end, no name is found.
     for end in [0, 1, 4000, body.len() - 1] {
@@ -52,13 +50,11 @@ fn a_name_behind_long_fields_is_found() {
 
 proptest! {
     #[test]
-    fn peek_agrees_with_the_decoder(name in "[a-z]{0,12}", id in ".{0,40}") {
+    fn the_search_agrees_with_the_decoder(name in "[a-z]{0,12}", id in ".{0,40}") {
         let mut sent = request(vec![input("x", "INT8", &[1])], &[b"a"]);
         sent.model_name = name.clone();
         sent.id = id;
-        let body = sent.encode_to_vec();
-        let found = peek_model_name(NameField::of("ModelInfer").unwrap(), &body);
-        let expected = if name.is_empty() { Peek::Absent } else { Peek::Found(&name) };
-        prop_assert_eq!(found, expected);
+        let found = find_model_name(NameField::of("ModelInfer").unwrap(), &sent.encode_to_vec()[..]);
+        prop_assert_eq!(found.unwrap_or_default(), name);
     }
 }
