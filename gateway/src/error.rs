@@ -78,10 +78,11 @@ pub(crate) enum GatewayError {
     /// The revision was removed while the request waited.
     #[error("revision {0} was removed")]
     Gone(String),
-    /// Replicas accepted the request but broke off before they answered.
-    #[error("revision {revision} did not answer: tried {tries} times, last replica {replica}: {because}{failure}")]
+    /// Replicas accepted the request but broke off before they answered, or accepted no connection.
+    #[error("revision {revision} did not answer: {}, last replica {replica}: {because}{failure}", tried(*.tries))]
     Lost {
         revision: String,
+        /// Replicas that accepted the request.
         tries: u32,
         replica: Arc<str>,
         because: String,
@@ -175,6 +176,13 @@ pub(crate) enum GatewayError {
     /// A call that only a single runtime can answer, but that names no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
+}
+
+fn tried(tries: u32) -> String {
+    match tries {
+        0 => "no replica accepted a connection".to_owned(),
+        tries => format!("tried {tries} times"),
+    }
 }
 
 /// A refusal of access control. The message for the client depends on the refusal and the client alone, so that it says

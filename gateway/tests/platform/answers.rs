@@ -1,6 +1,8 @@
 //! Tests of responses that break off, end with trailers, or come from a replica that speaks only HTTP/2, and of request
 //! heads that are too long.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,4 +94,15 @@ async fn a_head_that_is_too_long_is_refused_with_an_error_message() {
         assert!(answer.ends_with(&body), "{answer}");
     }
     assert_eq!(replica.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_no_replica_accepts_fails_with_the_reason() {
+    let world = World::new(1).await;
+    world.serve(&[100], |route| route.activation_timeout = Duration::from_millis(200)).await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.put(1, "a", closed).await;
+    let answer = once(world.address(), post(HOST, "/", "")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.text().contains("no replica accepted a connection, last replica a: "), "{answer:?}");
 }
