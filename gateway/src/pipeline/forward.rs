@@ -34,7 +34,7 @@ use crate::upstream::{UpstreamError, UpstreamErrorKind};
 use crate::wire::protocol::Protocol;
 use attempt::Attempt;
 pub(crate) use batch_members::{BatchMembers, BatchPlace};
-use lost::{LostAttempt, REPORT_TIMEOUT, ReplicaStatus, ReportWait};
+use lost::{LostAttempt, ReplicaStatus};
 pub(crate) use read_ahead::read_ahead;
 use relay::BrokenResponse;
 pub(crate) use request::ProxyRequest;
@@ -74,9 +74,8 @@ pub(crate) async fn replica_of_batch(request: &ProxyRequest, error: &io::Error) 
     let Some(broken) = broken else {
         return BatchReplica::Runs;
     };
-    let wait = ReportWait { longest: REPORT_TIMEOUT, deadline: request.deadline };
     let error = UpstreamError::broken(broken.to_string());
-    let lost = LostAttempt::at_replica(&broken.replica, request.protocol, error, Duration::ZERO, wait).await;
+    let lost = LostAttempt::at_replica(&broken.replica, request, error, Duration::ZERO).await;
     match lost.status {
         ReplicaStatus::Failed(because) => {
             let revision = request.queue.name.to_string();
@@ -155,8 +154,8 @@ async fn forward_with_retries(
                 if let Some(members) = &request.members {
                     members.begin_attempt(&mut credit);
                 }
-                let terms = retries.terms(buffered);
-                attempt::try_replica(context, request, buffered, credit, terms).await
+                let on_refusal = retries.on_refusal(buffered);
+                attempt::try_replica(context, request, buffered, credit, on_refusal).await
             }
         };
         match attempt {

@@ -13,12 +13,12 @@ use http::{Response, Version};
 use tokio_util::sync::CancellationToken;
 use weir_serve::header_names;
 
-use super::lost::{LostAttempt, ReplicaStatus, ReportWait};
+use super::lost::{LostAttempt, ReplicaStatus};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
 use super::resting::AnswerCount;
-use super::retry::{AttemptTerms, Failure, InvalidResponse};
+use super::retry::{Failure, InvalidResponse, OnRefusal};
 use super::slow_upload::lend_while_slow;
 use super::tunnel::{is_switched, switched};
 use crate::body::{BufferedBody, DownstreamBody};
@@ -64,7 +64,7 @@ pub(super) async fn try_replica(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
     mut credit: Credit,
-    terms: AttemptTerms,
+    on_refusal: OnRefusal,
 ) -> Attempt {
     let upstream = Arc::clone(&credit.upstream);
     if request.upgrade != Upgrade::None && upstream.endpoints.http.is_none() {
@@ -93,7 +93,7 @@ pub(super) async fn try_replica(
         return late(request, &upstream.name, credit.since);
     };
     credit.end_attempt();
-    let refusal = reply.as_ref().ok().filter(|_| terms.may_retry_refusal);
+    let refusal = reply.as_ref().ok().filter(|_| on_refusal == OnRefusal::Retry);
     let refusal = refusal.and_then(|reply| codec::refusal(request.protocol, reply));
     match (reply, refusal) {
         (Ok(reply), Some(outcome)) => {
@@ -111,9 +111,8 @@ pub(super) async fn try_replica(
             let time_at_replica = now().saturating_duration_since(credit.since);
             let error = while_others_work(error, &credit);
             credit.settle(Outcome::Failed, Verdict::Open);
-            let wait = ReportWait { longest: terms.report_timeout, deadline: request.deadline };
             // Boxed, so that the future of a request that is answered reserves no space for this case.
-            let lost = LostAttempt::at_replica(&upstream, request.protocol, error, time_at_replica, wait);
+            let lost = LostAttempt::at_replica(&upstream, request, error, time_at_replica);
             Attempt::Failed(Failure::Lost(Box::pin(lost).await))
         }
     }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use weir_cluster::Failure;
 
+use super::request::ProxyRequest;
 use crate::clock::now;
 use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
-use crate::wire::protocol::Protocol;
 
 /// Longest wait for the platform to report how a program ended. A local platform reports within milliseconds. On
 /// Kubernetes the kubelet needs a second or two, and the controller and the API server some tenths of a second more.
 /// Without a report, a request that crashes programs would be retried and crash another one, so the wait is long enough
 /// for most reports.
-pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An attempt that the replica or gateway with this name did not answer.
 pub(super) struct LostAttempt {
@@ -40,16 +40,15 @@ pub(super) enum ReplicaStatus {
 }
 
 impl LostAttempt {
-    /// Creates the lost attempt of a replica, after waiting for the platform's report if the program ended.
+    /// Creates the lost attempt of a request at a replica, after waiting for the platform's report if the program ended.
     pub(super) async fn at_replica(
         upstream: &Upstream,
-        protocol: Protocol,
+        request: &ProxyRequest,
         error: UpstreamError,
         time_at_replica: Duration,
-        wait: ReportWait,
     ) -> Self {
         let status = match error.kind {
-            UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => status(upstream, protocol, wait).await,
+            UpstreamErrorKind::Broken | UpstreamErrorKind::StaleConnection => status(upstream, request).await,
             UpstreamErrorKind::ConnectFailed
             | UpstreamErrorKind::Untrusted
             | UpstreamErrorKind::InvalidResponse
@@ -59,14 +58,14 @@ impl LostAttempt {
     }
 }
 
-async fn status(upstream: &Upstream, protocol: Protocol, wait: ReportWait) -> ReplicaStatus {
+async fn status(upstream: &Upstream, request: &ProxyRequest) -> ReplicaStatus {
     let exits = upstream.exits();
     let is_gone = upstream.lost.is_cancelled();
-    if !is_gone && !upstream.refuses_connections(protocol).await {
+    if !is_gone && !upstream.refuses_connections(request.protocol).await {
         return ReplicaStatus::Runs;
     }
     // If no report arrives in time, the cause of the exit is unknown.
-    let ended = tokio::time::timeout(wait.time(now()), upstream.ended(exits)).await;
+    let ended = tokio::time::timeout(report_wait(request.deadline, now()), upstream.ended(exits)).await;
     match ended.ok().flatten() {
         Some(end) if end.may_be_caused_by_request() => ReplicaStatus::Failed(sentence(&end).into()),
         Some(_) => ReplicaStatus::Ended,
@@ -81,18 +80,9 @@ fn sentence(end: &Failure) -> String {
     end.exit().map_or_else(|| message.to_string(), |exit| format!("{message} ({exit})"))
 }
 
-/// Limits of the wait for a report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReportWait {
-    pub(super) longest: Duration,
-    /// Deadline of the request. At most half of the time left is spent on the wait, so that the request can still be
-    /// retried.
-    pub(super) deadline: Option<Instant>,
-}
-
-impl ReportWait {
-    fn time(self, now: Instant) -> Duration {
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-        left.map_or(self.longest, |left| left.min(self.longest))
-    }
+/// Returns the longest wait for a report. At most half of the time left until the request's deadline is spent on it, so
+/// that the request can still be retried.
+fn report_wait(deadline: Option<Instant>, now: Instant) -> Duration {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+    left.map_or(REPORT_TIMEOUT, |left| left.min(REPORT_TIMEOUT))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lost::{LostAttempt, REPORT_TIMEOUT, ReplicaStatus};
+use super::lost::{LostAttempt, ReplicaStatus};
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
 use crate::clock::now;
@@ -58,12 +58,12 @@ pub(super) struct InvalidResponse {
     pub(super) has_others: bool,
 }
 
-/// Terms of one attempt, derived from the earlier attempts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AttemptTerms {
-    pub(super) may_retry_refusal: bool,
-    /// Longest wait for the platform's report of how a lost replica ended.
-    pub(super) report_timeout: Duration,
+/// Treatment of a replica's refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnRefusal {
+    Retry,
+    /// The refusal is the response to the client.
+    Relay,
 }
 
 /// Earlier attempts of one request.
@@ -107,12 +107,9 @@ impl<'a> RetryState<'a> {
         self.sequence = Some(sequence);
     }
 
-    /// Returns the terms of the next attempt, which sends this body.
-    pub(super) fn terms(&self, buffered: &BufferedBody) -> AttemptTerms {
-        AttemptTerms {
-            may_retry_refusal: buffered.is_whole() && self.refused < MAX_REFUSALS,
-            report_timeout: REPORT_TIMEOUT,
-        }
+    /// Returns the treatment of a refusal of the next attempt, which sends this body.
+    pub(super) fn on_refusal(&self, buffered: &BufferedBody) -> OnRefusal {
+        if buffered.is_whole() && self.refused < MAX_REFUSALS { OnRefusal::Retry } else { OnRefusal::Relay }
     }
 
     /// Records a failure; returns an error if the request must not be retried after it. A body that was streamed can be
