@@ -80,7 +80,7 @@ async fn exchange(
         Err(error) => match replica_of_batch(&request, &error).await {
             BatchReplica::Failed(error) => Err(error),
             BatchReplica::Ended => Ok(BatchOutcome::ReplicaEnded),
-            BatchReplica::Runs => Ok(BatchOutcome::Broken),
+            BatchReplica::Runs => Ok(BatchOutcome::Alone),
         },
     }
 }

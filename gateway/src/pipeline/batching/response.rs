@@ -41,10 +41,9 @@ pub(super) enum BatchOutcome {
     /// Each entry gets the same response, because the batch's deadline has passed, which is the latest deadline of its
     /// entries.
     Late(BatchResponse),
-    /// One entry may have made the batch fail, so each entry is retried alone.
+    /// One entry may have made the batch fail, or the response broke off and the replica still runs, so each entry is
+    /// retried alone.
     Alone,
-    /// The response broke off, but the replica still runs, so each entry is retried alone.
-    Broken,
     /// The replica's program was ended from outside, or for an unknown reason. Each entry is retried alone, at one more
     /// replica.
     ReplicaEnded,
@@ -84,8 +83,10 @@ impl BatchOutcome {
         let status = grpc::status(&response.trailers).or_else(|| grpc::status(&response.head.headers));
         match status {
             Some(Code::Ok) => Self::Rows(response),
-            // These statuses depend on the message. A message above a server's size limit gets `RESOURCE_EXHAUSTED`.
-            Some(
+            // These statuses depend on the message. A message above a server's size limit gets `RESOURCE_EXHAUSTED`. A
+            // response without a status broke off.
+            None
+            | Some(
                 Code::InvalidArgument
                 | Code::NotFound
                 | Code::FailedPrecondition
@@ -105,7 +106,6 @@ impl BatchOutcome {
                 | Code::Unimplemented
                 | Code::Unavailable),
             ) => Self::Same(response, grpc::verdict(status)),
-            None => Self::Broken,
         }
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
         Ok(BatchOutcome::Late(response)) => {
             answer_all(entries, &response, |entry| entry.request.missed);
         }
-        Ok(BatchOutcome::Alone | BatchOutcome::Broken) => {
+        Ok(BatchOutcome::Alone) => {
             for entry in entries {
                 entry.forward_alone(None);
             }
