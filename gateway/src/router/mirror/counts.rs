@@ -54,15 +54,6 @@ impl MirrorOutcome {
             Self::Streamed => "streamed",
         }
     }
-
-    fn index(self) -> usize {
-        match self {
-            Self::Answered => 0,
-            Self::Failed => 1,
-            Self::Dropped => 2,
-            Self::Streamed => 3,
-        }
-    }
 }
 
 impl Default for MirrorCounts {
@@ -85,11 +76,11 @@ impl MirrorCounts {
     }
 
     pub(crate) fn count(&self, outcome: MirrorOutcome) {
-        self.counts[outcome.index()].fetch_add(1, Ordering::Relaxed);
+        self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of copies with this outcome.
     pub(crate) fn counted(&self, outcome: MirrorOutcome) -> u64 {
-        self.counts[outcome.index()].load(Ordering::Relaxed)
+        self.counts[outcome as usize].load(Ordering::Relaxed)
     }
 }
