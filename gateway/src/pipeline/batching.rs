@@ -37,7 +37,7 @@ use crate::clock::{now, until};
 use crate::context::Context;
 use crate::error::GatewayError;
 use crate::pipeline::forward::{self, BatchPlace, ProxyRequest, forward};
-use crate::queue::{RevisionQueue, Verdict};
+use crate::queue::{QueueLimit, RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
 use request::{BatchKey, ParsedRequest};
@@ -47,7 +47,6 @@ use request::{BatchKey, ParsedRequest};
 pub(crate) struct BatchSettings {
     max_rows: usize,
     max_delay: Duration,
-    max_queued: usize,
 }
 
 /// Forms and sends the batches of all revisions.
@@ -71,15 +70,11 @@ impl BatchSettings {
     /// Returns the settings of a route; `None` if the route has no batcher.
     pub(crate) fn of(route: &Route) -> Option<Self> {
         let batching = route.batching?;
-        Some(Self {
-            max_rows: batching.max_size as usize,
-            max_delay: batching.max_latency,
-            max_queued: route.max_queue as usize,
-        })
+        Some(Self { max_rows: batching.max_size as usize, max_delay: batching.max_latency })
     }
 
-    fn limits(self, max_in_flight: usize) -> BatchLimits {
-        BatchLimits { max_rows: self.max_rows, max_delay: self.max_delay, max_in_flight, max_queued: self.max_queued }
+    fn limits(self, max_in_flight: usize, queue: QueueLimit) -> BatchLimits {
+        BatchLimits { max_rows: self.max_rows, max_delay: self.max_delay, max_in_flight, queue }
     }
 }
 
@@ -143,8 +138,8 @@ impl Batching {
         let times = EntryTimes::of(&request);
         let entry = BatchEntry::new(request, buffered, parsed, reply);
         let place = entry.place.clone();
-        let limits = settings.limits(max_in_flight);
-        let entry = NewEntry { key, rows: entry.parsed.rows(), item: entry };
+        let limits = settings.limits(max_in_flight, queue.limit());
+        let entry = NewEntry { key, rows: entry.parsed.rows(), bytes: entry.buffered.size(), item: entry };
         let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued).inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
         let received = wait(&batcher, &queue, settings, &mut result, times).await;
@@ -178,7 +173,7 @@ impl Batcher {
     fn update<T>(&self, queue: &RevisionQueue, change: impl FnOnce(&mut BatchQueue<BatchKey, BatchEntry>) -> T) -> T {
         let mut entries = self.entries.lock();
         let changed = change(&mut entries);
-        queue.set_batching(entries.len());
+        queue.set_batching(entries.content().requests);
         changed
     }
 }
@@ -223,13 +218,13 @@ fn enqueue(
     limits: &BatchLimits,
     at: Instant,
 ) -> Result<QueueTicket, GatewayError> {
-    let (admitted, queued) = batcher.update(queue, |batches| (batches.admit(entry, at, limits), batches.len()));
+    let (admitted, queued) = batcher.update(queue, |batches| (batches.admit(entry, at, limits), batches.content()));
     match admitted {
         Ok(ticket) => Ok(QueueTicket { batcher: Arc::clone(batcher), queue: Arc::clone(queue), ticket }),
-        Err(entry) => Err(GatewayError::QueueFull {
+        Err(_) => Err(GatewayError::QueueFull {
             revision: queue.name.to_string(),
-            requests: queued,
-            bytes: entry.buffered.size(),
+            requests: queued.requests,
+            bytes: queued.bytes,
             failure: queue.failure_clause(),
         }),
     }

@@ -225,6 +225,25 @@ async fn a_full_batch_queue_refuses_requests() {
 }
 
 #[tokio::test]
+async fn a_batch_queue_is_full_of_bytes_too() {
+    let mut options = weir_gateway::Options::new("gateway", weir_gateway::Scope::Local);
+    let body = r#"{"instances":[[1]]}"#.len();
+    options.queue_bytes = body + 1;
+    let world = World::of(options).await;
+    let batching = Batching { max_size: 8, max_latency: LONG };
+    world.serve(&[100], |route| route.batching = Some(batching)).await;
+    let gate = closed();
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]"]).await;
+    let refused = predict(&world, "[2]").await.unwrap();
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let expected = format!("is full: 1 requests with {body} bytes wait");
+    assert!(refused.text().contains(&expected), "{}", refused.text());
+    open(&gate);
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
+}
+
+#[tokio::test]
 async fn requests_that_cannot_be_merged_are_forwarded_unchanged() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::echo).await;

@@ -26,7 +26,7 @@ use crate::upstream::Chunks;
 /// Dispatches all batches that are due.
 pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, settings: BatchSettings) {
     // Entries that wait here are dispatched even if another gateway has become the queue's owner.
-    let limits = settings.limits(queue.max_batches().unwrap_or(1));
+    let limits = settings.limits(queue.max_batches().unwrap_or(1), queue.limit());
     loop {
         let batch = batcher.update(queue, |batches| batches.next(&limits, now()));
         let Some(batch) = batch else { return };

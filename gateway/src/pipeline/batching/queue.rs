@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
+use crate::queue::QueueLimit;
+
 /// Limits of batches and of the batch queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchLimits {
@@ -25,8 +27,8 @@ pub(crate) struct BatchLimits {
     pub(crate) max_delay: Duration,
     /// Number of batches in flight at which every replica is busy.
     pub(crate) max_in_flight: usize,
-    /// Maximum number of requests in the queue.
-    pub(crate) max_queued: usize,
+    /// Most requests and bytes in the queue.
+    pub(crate) queue: QueueLimit,
 }
 
 /// A request that enters the batch queue.
@@ -36,6 +38,8 @@ pub(crate) struct NewEntry<K, T> {
     pub(crate) key: K,
     /// Rows of the request, at least one.
     pub(crate) rows: usize,
+    /// Bytes of the request's body.
+    pub(crate) bytes: usize,
     pub(crate) item: T,
 }
 
@@ -47,6 +51,8 @@ pub(crate) struct BatchQueue<K, T> {
     order: BTreeMap<u64, K>,
     /// Keys of groups whose rows filled a batch when an entry joined.
     full: VecDeque<K>,
+    /// Bytes of all entries.
+    bytes: usize,
     tickets: u64,
     in_flight: usize,
 }
@@ -61,13 +67,15 @@ struct Group<T> {
 struct WaitingEntry<T> {
     ticket: u64,
     rows: usize,
+    bytes: usize,
     since: Instant,
     item: T,
 }
 
 impl<K, T> Default for BatchQueue<K, T> {
     fn default() -> Self {
-        Self { groups: HashMap::new(), order: BTreeMap::new(), full: VecDeque::new(), tickets: 0, in_flight: 0 }
+        let (groups, order, full) = (HashMap::new(), BTreeMap::new(), VecDeque::new());
+        Self { groups, order, full, bytes: 0, tickets: 0, in_flight: 0 }
     }
 }
 
@@ -77,17 +85,20 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
     /// # Errors
     /// Returns the item itself if the queue is full.
     pub(crate) fn admit(&mut self, entry: NewEntry<K, T>, now: Instant, limits: &BatchLimits) -> Result<u64, T> {
+        let bytes = self.bytes.saturating_add(entry.bytes);
+        let is_full = self.order.len() >= limits.queue.requests || bytes > limits.queue.bytes;
         // While a replica is idle, the entry leaves the queue at once, so the queue's limit does not apply.
-        if self.order.len() >= limits.max_queued && self.in_flight >= limits.max_in_flight {
+        if is_full && self.in_flight >= limits.max_in_flight {
             return Err(entry.item);
         }
-        let NewEntry { key, rows, item } = entry;
+        let NewEntry { key, rows, bytes: entry_bytes, item } = entry;
+        self.bytes = bytes;
         self.tickets += 1;
         let ticket = self.tickets;
         self.order.insert(ticket, key.clone());
         let group = self.groups.entry(key.clone()).or_insert_with(Group::new);
         group.rows += rows;
-        group.entries.push_back(WaitingEntry { ticket, rows, since: now, item });
+        group.entries.push_back(WaitingEntry { ticket, rows, bytes: entry_bytes, since: now, item });
         if group.rows >= limits.max_rows {
             self.full.push_back(key);
         }
@@ -114,6 +125,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         let at = group.entries.iter().position(|one| one.ticket == ticket);
         if let Some(gone) = at.and_then(|at| group.entries.remove(at)) {
             group.rows -= gone.rows;
+            self.bytes -= gone.bytes;
         }
         if group.entries.is_empty() {
             self.groups.remove(&key);
@@ -125,9 +137,9 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Returns the number of entries in the queue.
-    pub(crate) fn len(&self) -> usize {
-        self.order.len()
+    /// Returns the number of entries in the queue, and their bytes.
+    pub(crate) fn content(&self) -> QueueLimit {
+        QueueLimit { requests: self.order.len(), bytes: self.bytes }
     }
 
     fn next_full(&mut self, limits: &BatchLimits) -> Option<K> {
@@ -165,6 +177,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
             };
             rows += taken.rows;
             group.rows -= taken.rows;
+            self.bytes -= taken.bytes;
             self.order.remove(&taken.ticket);
             batch.push(taken.item);
         }

@@ -81,8 +81,11 @@ impl History {
         self.arrived += 1;
         let one = TestEntry { key, rows, number: self.arrived, since: self.now };
         let item = one;
-        let entry = NewEntry { key, rows, item };
-        let is_admitted = self.waiting.len() < self.limits.max_queued || self.in_flight < self.limits.max_in_flight;
+        let entry = NewEntry { key, rows, bytes: rows, item };
+        let bytes: usize = self.waiting.iter().map(|(_, one)| one.rows).sum();
+        let limit = self.limits.queue;
+        let has_room = self.waiting.len() < limit.requests && bytes + rows <= limit.bytes;
+        let is_admitted = has_room || self.in_flight < self.limits.max_in_flight;
         match self.queue.admit(entry, self.now, &self.limits) {
             Ok(ticket) => self.waiting.push((ticket, one)),
             Err(refused) => prop_assert_eq!(refused.number, one.number),
@@ -96,7 +99,8 @@ impl History {
             self.in_flight += 1;
             self.check_batch(&batch)?;
         }
-        prop_assert_eq!(self.queue.len(), self.waiting.len());
+        let bytes = self.waiting.iter().map(|(_, one)| one.rows).sum();
+        prop_assert_eq!(self.queue.content(), QueueLimit { requests: self.waiting.len(), bytes });
         let late = self.waiting.iter().find(|(_, one)| one.since + self.limits.max_delay <= self.now);
         prop_assert!(late.is_none(), "{late:?} waits too long");
         prop_assert!(self.waiting.is_empty() || self.in_flight >= self.limits.max_in_flight);
@@ -131,27 +135,30 @@ proptest! {
         rows in 1_usize..9,
         max_delay in 0_u64..40,
         max_in_flight in 1_usize..3,
-        max_queued in 0_usize..12,
+        requests in 0_usize..12,
+        bytes in 0_usize..40,
     ) {
         let max_delay = Duration::from_millis(max_delay);
-        let mut history = History::new(BatchLimits { max_rows: rows, max_delay, max_in_flight, max_queued });
+        let queue = QueueLimit { requests, bytes };
+        let mut history = History::new(BatchLimits { max_rows: rows, max_delay, max_in_flight, queue });
         for event in &events {
             history.play(event)?;
         }
         while history.in_flight > 0 || !history.waiting.is_empty() {
             history.play(&Event::Complete)?;
         }
-        prop_assert_eq!(history.queue.len(), 0);
+        prop_assert_eq!(history.queue.content(), QueueLimit { requests: 0, bytes: 0 });
         prop_assert!(history.queue.groups.is_empty());
     }
 }
 
 #[test]
 fn the_second_batch_waits_for_the_first_to_complete() {
-    let limits = BatchLimits { max_rows: 8, max_delay: Duration::from_secs(5), max_in_flight: 1, max_queued: 9 };
+    let queue = QueueLimit { requests: 9, bytes: 9 };
+    let limits = BatchLimits { max_rows: 8, max_delay: Duration::from_secs(5), max_in_flight: 1, queue };
     let (mut queue, now) = (BatchQueue::default(), Instant::now());
     for one in ["a", "b", "c"] {
-        let entry = NewEntry { key: 0, rows: 1, item: one };
+        let entry = NewEntry { key: 0, rows: 1, bytes: 1, item: one };
         queue.admit(entry, now, &limits).unwrap();
         let batch = (one == "a").then(|| vec![one]);
         assert_eq!(queue.next(&limits, now), batch);
