@@ -20,6 +20,8 @@ mod release;
 mod reported_waits;
 mod shares;
 mod stream_times;
+#[cfg(test)]
+pub(crate) mod testing;
 mod verdict;
 mod waiter;
 mod wake_ups;
@@ -180,6 +182,7 @@ impl RevisionQueue {
             woken.into_iter().for_each(|woken| self.wakes.end(woken, &self.name));
         }
         let wakeups = state.wakeups(self, dequeued, at);
+        self.keep_timer(&mut state, at);
         for replica in reported.iter().filter(|replica| replica.last_exit.is_some()) {
             let mut all = state.dispatcher.endpoints();
             if let Some((upstream, ..)) = all.find(|(upstream, ..)| upstream.is(replica)) {
@@ -217,6 +220,7 @@ impl RevisionQueue {
         let at = now();
         let dequeued = state.dispatcher.report(id, capacity, at);
         let wakeups = state.wakeups(self, dequeued, at);
+        self.keep_timer(&mut state, at);
         drop(state);
         notify(wakeups);
     }

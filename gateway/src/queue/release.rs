@@ -11,6 +11,10 @@ use super::shares::Charge;
 use super::verdict::{Outcome, Verdict};
 use crate::clock::{now, until};
 
+/// Longest time between two looks for the next time of a dispatch. An event may bring that time forward, such as the
+/// ejection of a replica, which lasts for 50 ms at first.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
 impl RevisionQueue {
     /// Takes a credit back, counts the end of its request, and dispatches queued requests.
     pub(super) fn release(self: &Arc<Self>, credit: &Credit, outcome: Outcome, verdict: Verdict, at: Instant) {
@@ -50,6 +54,7 @@ impl RevisionQueue {
         let at = now();
         let dequeued = state.dispatcher.rest(id, charge, at);
         let wakeups = state.wakeups(self, dequeued, at);
+        self.keep_timer(&mut state, at);
         drop(state);
         notify(wakeups);
     }
@@ -78,10 +83,10 @@ impl RevisionQueue {
     async fn dispatch_on_time(self: Arc<Self>) {
         loop {
             let next = {
-                let mut state = self.state.lock();
-                let next = state.next_dispatch(now());
+                let (mut state, at) = (self.state.lock(), now());
+                let next = state.next_dispatch(at);
                 state.has_retry_timer = next.is_some();
-                next
+                next.map(|next| next.min(at + LONGEST_SLEEP))
             };
             if next.is_some() {
                 until(next).await;
@@ -102,3 +107,6 @@ impl RevisionQueue {
         notify(wakeups);
     }
 }
+
+#[cfg(test)]
+mod tests;
