@@ -33,7 +33,7 @@ use crate::body::timed::TimedBody;
 use crate::http_port::{Http1Use, HttpPort};
 use crate::traffic::{GRACE, Traffic};
 use http1::{Http1Connection, Http1Limits};
-use refusal::HeadSize;
+use refusal::HeadSearch;
 use rewind::Rewind;
 use sniff::{HttpVersion, WaitLimits, sniff};
 use turns::InTurns;
@@ -99,7 +99,8 @@ where
     loop {
         let max_head = connection.limits.max_head;
         let limits = WaitLimits { deadline: connection.deadline, stop: port.stop() };
-        let size = sniff(&mut connection.stream, limits, |begin| HeadSize::of(begin, max_head)).await;
+        let mut head = HeadSearch::new(max_head);
+        let size = sniff(&mut connection.stream, limits, |begin| head.size(begin)).await;
         if let Some((cause, answer)) = size.and_then(|size| size.refusal(max_head)) {
             port.log_refusal(cause, &"the request's head is too long");
             return Box::pin(refusal::send(connection.stream, answer)).await;

@@ -27,23 +27,53 @@ pub(super) enum HeadSize {
     LongHead,
 }
 
-impl HeadSize {
-    /// Returns the size of a head that begins with these bytes and may have `max` bytes; `None` if more bytes are
-    /// needed to decide.
-    pub(super) fn of(begin: &[u8], max: usize) -> Option<Self> {
-        let head = &begin[..begin.len().min(max)];
-        let ends = |end: &[u8]| head.windows(end.len()).any(|window| window == end);
-        if begin.len() <= LONG || ends(b"\n\r\n") || ends(b"\n\n") {
-            Some(Self::Fits)
-        } else if begin.len() <= max {
-            None
-        } else if head.contains(&b'\n') {
-            Some(Self::LongHead)
-        } else {
-            Some(Self::LongTarget)
+/// Search for the end of a head that arrives in pieces. Each byte is searched once: a client may send a long head byte
+/// by byte.
+#[derive(Debug)]
+pub(super) struct HeadSearch {
+    /// Maximum number of bytes of a head.
+    max: usize,
+    /// Number of bytes in which no end was found.
+    searched: usize,
+}
+
+/// Bytes that end a head, after the end of its last line.
+const ENDS: [&[u8]; 2] = [b"\n\r\n", b"\n\n"];
+
+/// Length of the longest of the [`ENDS`].
+const LONGEST_END: usize = 3;
+
+impl HeadSearch {
+    /// Creates a search in a head that may have `max` bytes.
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, searched: 0 }
+    }
+
+    /// Returns the size of the head that begins with these bytes; `None` if more bytes are needed to decide. The bytes
+    /// begin with those of the previous call.
+    pub(super) fn size(&mut self, begin: &[u8]) -> Option<HeadSize> {
+        if begin.len() <= LONG || has_end(self.unsearched(begin)) {
+            return Some(HeadSize::Fits);
+        }
+        self.searched = begin.len().min(self.max);
+        match &begin[..self.searched] {
+            _ if begin.len() <= self.max => None,
+            head if head.contains(&b'\n') => Some(HeadSize::LongHead),
+            _ => Some(HeadSize::LongTarget),
         }
     }
 
+    /// Returns the bytes in which the end may be: the new ones, and those before them with which it may begin.
+    fn unsearched<'a>(&self, begin: &'a [u8]) -> &'a [u8] {
+        &begin[self.searched.saturating_sub(LONGEST_END - 1)..begin.len().min(self.max)]
+    }
+}
+
+fn has_end(bytes: &[u8]) -> bool {
+    ENDS.iter().any(|end| bytes.windows(end.len()).any(|window| window == *end))
+}
+
+impl HeadSize {
     /// Returns the cause for the log and the encoded response; `None` if the head fits.
     pub(super) fn refusal(self, max: usize) -> Option<(&'static str, Bytes)> {
         let (cause, status, what) = match self {
@@ -98,7 +128,7 @@ mod tests {
     const MAX_HEAD: usize = 64 << 10;
 
     fn of(begin: &[u8]) -> Option<HeadSize> {
-        HeadSize::of(begin, MAX_HEAD)
+        HeadSearch::new(MAX_HEAD).size(begin)
     }
 
     #[test]
@@ -113,5 +143,18 @@ mod tests {
         assert_eq!(of(&lines[..LONG]), Some(HeadSize::Fits));
         assert_eq!(of(&lines[..2 * LONG]), None);
         assert!(HeadSize::Fits.refusal(MAX_HEAD).is_none());
+    }
+
+    #[test]
+    fn the_end_of_a_head_that_arrives_byte_by_byte_is_found_in_the_new_bytes() {
+        for end in ENDS {
+            let head = [b"GET / HTTP/1.1\r\nx-a: ", &vec![b'a'; MAX_HEAD / 2][..], end].concat();
+            let mut search = HeadSearch::new(MAX_HEAD);
+            for length in 2 * LONG..head.len() {
+                assert_eq!(search.size(&head[..length]), None);
+                assert_eq!(search.unsearched(&head[..=length]).len(), LONGEST_END);
+            }
+            assert_eq!(search.size(&head), Some(HeadSize::Fits));
+        }
     }
 }

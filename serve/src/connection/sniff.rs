@@ -47,7 +47,7 @@ impl HttpVersion {
 pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
     limits: WaitLimits<'_>,
-    decide: impl Fn(&[u8]) -> Option<T>,
+    decide: impl FnMut(&[u8]) -> Option<T>,
 ) -> Option<T> {
     tokio::select! {
         // `biased`: a request that has begun is served even during shutdown.
@@ -63,7 +63,7 @@ pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
 
 async fn read_until<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
-    decide: impl Fn(&[u8]) -> Option<T>,
+    mut decide: impl FnMut(&[u8]) -> Option<T>,
 ) -> io::Result<Option<T>> {
     loop {
         if let Some(decided) = decide(stream.read_ahead()) {
