@@ -20,6 +20,8 @@ pub(crate) struct RouteTable {
     pub(crate) routes: Arc<Routes>,
     pub(crate) matcher: RouteMatcher,
     pub(crate) queues: HashMap<RevisionName, Arc<RevisionQueue>>,
+    /// Queues of the components that may call others, by the name of the whole service.
+    callers: HashMap<ServiceName, Vec<Arc<RevisionQueue>>>,
     /// Counts of each revision that mirrors a service.
     pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
     /// Services that should have a route; `None` if that is unknown.
@@ -38,6 +40,7 @@ impl RouteTable {
         Self {
             matcher: RouteMatcher::new(&routes, options.scope, options.hosts.clone()),
             queues: HashMap::new(),
+            callers: HashMap::new(),
             mirrors: HashMap::new(),
             declared: options.declared.clone(),
             request_buffer: options.request_buffer,
@@ -60,8 +63,7 @@ impl RouteTable {
             }
             for name in route.revisions() {
                 if !next.queues.contains_key(name) {
-                    let queue = self.queue(name, limit(route, options), wakes);
-                    next.queues.insert(name.clone(), queue);
+                    next.add(self.queue(name, limit(route, options), wakes));
                 }
             }
         }
@@ -80,9 +82,17 @@ impl RouteTable {
         if self.matcher.scope() == Scope::Local {
             return false;
         }
-        let callers = self.queues.iter().filter(|(name, _)| calls(name.service(), service));
-        let replicas = callers.flat_map(|(_, queue)| queue.replicas());
-        replicas.into_iter().any(|(upstream, ..)| upstream.is_at(from))
+        let components = self.callers.get(&service.whole()).into_iter().flatten();
+        let callers = components.filter(|queue| queue.name.service() != service);
+        callers.flat_map(|queue| queue.replicas()).any(|(upstream, ..)| upstream.is_at(from))
+    }
+
+    fn add(&mut self, queue: Arc<RevisionQueue>) {
+        let component = queue.name.service();
+        if may_call(component) {
+            self.callers.entry(component.whole()).or_default().push(Arc::clone(&queue));
+        }
+        self.queues.insert(queue.name.clone(), queue);
     }
 
     fn queue(&self, name: &RevisionName, limit: QueueLimit, wakes: &Arc<WakeUps>) -> Arc<RevisionQueue> {
@@ -96,10 +106,10 @@ impl RouteTable {
     }
 }
 
-/// Returns true if `caller` is a transformer or an explainer of the same InferenceService as the component `service`. A
-/// predictor calls no component, so the address of its pods, which may be that of a node, opens nothing.
-fn calls(caller: &ServiceName, service: &ServiceName) -> bool {
-    caller.whole() == service.whole() && caller != service && caller.component() != ComponentKind::Predictor
+/// Returns true if the component may call other components of its InferenceService. A predictor calls none, so the
+/// address of its pods, which may be that of a node, opens nothing.
+fn may_call(component: &ServiceName) -> bool {
+    component.component() != ComponentKind::Predictor
 }
 
 fn opened(routes: &Routes) -> Opened {
@@ -109,4 +119,33 @@ fn opened(routes: &Routes) -> Opened {
 
 fn limit(route: &Route, options: &Options) -> QueueLimit {
     QueueLimit { requests: route.max_queue as usize, bytes: options.queue_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cluster::{Destination, Split};
+
+    use super::*;
+    use crate::queue::testing::set_replicas;
+
+    fn route(component: &ServiceName) -> Arc<Route> {
+        let revision = component.revision(1).unwrap();
+        Arc::new(Route::new(component.clone(), Destination::Split(Split::all(revision))))
+    }
+
+    #[test]
+    fn a_caller_is_a_transformer_of_the_same_service_and_is_found_without_a_look_at_other_services() {
+        let service = |name| ServiceName::new("default", name).unwrap();
+        let (digits, other) = (service("digits"), service("other"));
+        let transformer = digits.of_component(ComponentKind::Transformer).unwrap();
+        let routes = Routes::new(1, [&digits, &transformer, &other].map(route).to_vec());
+        let options = Options::new("gateway", Scope::Cluster);
+        let table = RouteTable::empty(Arc::default(), &options).next(&Arc::new(routes), &options, &Arc::default());
+        let here = IpAddr::from([127, 0, 0, 1]);
+        assert!(!table.has_caller_at(&digits, here));
+        table.queues.values().for_each(|queue| set_replicas(queue, &[Some(1)]));
+        assert!(table.has_caller_at(&digits, here) && !table.has_caller_at(&digits, IpAddr::from([127, 0, 0, 2])));
+        assert!(!table.has_caller_at(&transformer, here) && !table.has_caller_at(&other, here));
+        assert_eq!(table.callers.values().map(Vec::len).collect::<Vec<_>>(), [1]);
+    }
 }
