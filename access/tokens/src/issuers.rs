@@ -85,13 +85,20 @@ impl Issuers {
         self.issuers.load().is_empty()
     }
 
-    /// Fetches key sets until `stop` ends. Without this, no token is accepted.
+    /// Fetches key sets until `stop` ends. Without this, no token is accepted. A change of the issuers ends the fetches
+    /// of those that leave, and no others.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
-        let mut stop = pin!(stop);
+        let (mut stop, mut loops) = (pin!(stop), Vec::new());
         loop {
             let issuers = self.issuers.load_full();
+            loops.retain(|(issuer, _)| issuers.iter().any(|other| Arc::ptr_eq(issuer, other)));
+            for issuer in issuers.iter() {
+                if !loops.iter().any(|(other, _)| Arc::ptr_eq(issuer, other)) {
+                    loops.push((Arc::clone(issuer), Box::pin(Arc::clone(issuer).keep_fresh())));
+                }
+            }
             let fetching = pin!(async {
-                join_all(issuers.iter().map(|issuer| issuer.keep_fresh())).await;
+                join_all(loops.iter_mut().map(|(_, fetches)| fetches)).await;
                 pending::<()>().await;
             });
             let changed = pin!(self.changed.notified());

@@ -22,8 +22,7 @@ pub(crate) struct FetchHistory {
     pub(crate) started: u64,
     /// Start of the last fetch.
     pub(crate) last: Option<Instant>,
-    /// Number of fetches since the last one that succeeded. A fetch that is in progress or was cancelled counts as
-    /// well.
+    /// Number of fetches since the last one that succeeded, with the one that is in progress.
     pub(crate) failures: u32,
     /// End of the last fetch that succeeded.
     pub(crate) succeeded: Option<Instant>,

@@ -121,7 +121,7 @@ impl Issuer {
     }
 
     /// Fetches the keys again and again.
-    pub(super) async fn keep_fresh(&self) {
+    pub(super) async fn keep_fresh(self: Arc<Self>) {
         loop {
             self.wait().await;
             self.forget_stale();

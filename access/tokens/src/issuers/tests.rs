@@ -256,6 +256,29 @@ async fn settings_that_stay_keep_their_keys() {
     running.stop().await;
 }
 
+#[tokio::test]
+async fn a_change_of_the_issuers_does_not_cancel_the_fetch_of_one_that_stays() {
+    let signer = Signer::p256(Some("a"));
+    let (server, other) = (IssuerServer::start(&[&signer]).await, IssuerServer::start(&[&signer]).await);
+    // The key set itself is held back, and not the configuration that leads to it.
+    let direct = |server: &IssuerServer, prefix: &str| IssuerSettings {
+        jwks_uri: Some(format!("{}/keys", server.url)),
+        client_prefix: prefix.to_owned(),
+        ..settings(server)
+    };
+    let (own, added) = (direct(&server, "own:"), direct(&other, "other:"));
+    let running = Running::start(vec![]);
+    let held = server.hold().await;
+    running.issuers.apply(std::slice::from_ref(&own)).unwrap();
+    eventually(|| server.fetches() == 1).await;
+    running.issuers.apply(&[own, added]).unwrap();
+    eventually(|| other.fetches() == 1).await;
+    drop(held);
+    running.issuers.authenticate(&token(&server, &signer), NOW).await.unwrap();
+    assert_eq!(server.fetches(), 1);
+    running.stop().await;
+}
+
 #[test]
 fn issuers_whose_names_could_be_equal_are_refused() {
     let issuer = |url: &str, prefix: &str| IssuerSettings {

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rcgen::CertifiedKey;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -22,6 +23,7 @@ use super::{Signer, jwks};
 /// A server of an OpenID configuration and a key set, which end with the value.
 pub(crate) struct IssuerServer {
     state: Arc<Mutex<State>>,
+    gate: Arc<RwLock<()>>,
     pub(crate) url: String,
     directory: tempfile::TempDir,
     task: tokio::task::JoinHandle<()>,
@@ -51,8 +53,9 @@ impl IssuerServer {
         std::fs::write(directory.path().join("ca.pem"), cert.pem()).unwrap();
         let named = (format!("{url}/keys"), url.clone());
         let state = Arc::new(Mutex::new(State { url: url.clone(), named, ..State::default() }));
-        let task = tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&state)));
-        let server = Self { state, url, directory, task };
+        let (tls, gate) = (TlsAcceptor::from(Arc::new(tls)), Arc::<RwLock<()>>::default());
+        let task = tokio::spawn(serve(listener, tls, Arc::clone(&state), Arc::clone(&gate)));
+        let server = Self { state, gate, url, directory, task };
         server.set_keys(signers);
         server
     }
@@ -82,6 +85,11 @@ impl IssuerServer {
         self.state.lock().named = (key_set.to_owned(), issuer.to_owned());
     }
 
+    /// Holds all responses back until the value is dropped.
+    pub(crate) async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
     /// Returns the number of requests for the key set.
     pub(crate) fn fetches(&self) -> usize {
         self.state.lock().fetches
@@ -99,18 +107,21 @@ impl Drop for IssuerServer {
     }
 }
 
-async fn serve(listener: TcpListener, tls: TlsAcceptor, state: Arc<Mutex<State>>) {
+async fn serve(listener: TcpListener, tls: TlsAcceptor, state: Arc<Mutex<State>>, gate: Arc<RwLock<()>>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(connection(stream, tls.clone(), Arc::clone(&state)));
+        connections.spawn(connection(stream, tls.clone(), Arc::clone(&state), Arc::clone(&gate)));
     }
 }
 
-async fn connection(stream: TcpStream, tls: TlsAcceptor, state: Arc<Mutex<State>>) {
+async fn connection(stream: TcpStream, tls: TlsAcceptor, state: Arc<Mutex<State>>, gate: Arc<RwLock<()>>) {
     let Ok(stream) = tls.accept(stream).await else { return };
     let service = hyper::service::service_fn(move |request| {
-        let response = respond(&request, &mut state.lock());
-        async move { Ok::<_, Infallible>(response) }
+        let (response, gate) = (respond(&request, &mut state.lock()), Arc::clone(&gate));
+        async move {
+            drop(gate.read().await);
+            Ok::<_, Infallible>(response)
+        }
     });
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
