@@ -12,7 +12,7 @@ pub(crate) const MAX_ENTRIES: usize = 32;
 /// Longest prefix, in bytes.
 const MAX_PREFIX: usize = 64;
 
-/// Beginning of the names that Kubernetes gives, which keys and certificates cannot have.
+/// Beginning of the names that Kubernetes gives, which keys, certificates and tokens of other issuers cannot have.
 pub const RESERVED_NAMES: &str = "system:";
 
 /// Field of a certificate that has the client's name.
@@ -45,8 +45,14 @@ pub struct ClientCertificates {
 impl ClientCertificates {
     /// Returns true if the prefix can begin the names of clients.
     pub(crate) fn has_valid_prefix(&self) -> bool {
-        let prefix = &self.client_prefix;
-        let is_allowed = prefix.is_empty() || (prefix.len() <= MAX_PREFIX && crate::is_client_name(prefix));
-        is_allowed && !prefix.starts_with(RESERVED_NAMES)
+        is_client_prefix(&self.client_prefix)
     }
+}
+
+/// Returns true for text that the names of clients can begin with: none, or up to 64 bytes that fit a name and are not
+/// reserved.
+#[must_use]
+pub fn is_client_prefix(prefix: &str) -> bool {
+    let is_allowed = prefix.is_empty() || (prefix.len() <= MAX_PREFIX && crate::is_client_name(prefix));
+    is_allowed && !prefix.starts_with(RESERVED_NAMES)
 }

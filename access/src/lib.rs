@@ -23,7 +23,7 @@ mod service_id;
 mod shared_names;
 
 pub use caller::Caller;
-pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES};
+pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES, is_client_prefix};
 pub use client_id::ClientId;
 pub use division::part_of_count;
 pub use document::{AccessDocument, WrittenKey};

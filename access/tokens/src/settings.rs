@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_access::{IssuerKind, IssuerSettings};
+use weir_access::{IssuerKind, IssuerSettings, Problem, is_client_prefix};
 
 use crate::claim_path::ClaimPath;
 use crate::error::SettingsError;
@@ -25,8 +25,8 @@ pub(crate) struct IssuerPlan {
 /// Directory with the identity of a pod.
 const POD_IDENTITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Maximum length of a prefix in bytes.
-const MAX_PREFIX_BYTES: usize = 64;
+/// Maximum length of the text before roles, in bytes.
+const MAX_ROLES_PREFIX: usize = 64;
 
 /// Maximum number of audiences, and of claims with roles, of one issuer.
 const MAX_LIST: usize = 32;
@@ -51,9 +51,9 @@ impl IssuerPlan {
             audiences: audiences(settings).map_err(at.clone()("audiences"))?,
             kind: settings.kind,
             client: path(settings.client_claim.as_deref().unwrap_or("sub")).map_err(at.clone()("clientClaim"))?,
-            client_prefix: prefix(&settings.client_prefix).map_err(at.clone()("clientPrefix"))?,
+            client_prefix: client_prefix(&settings.client_prefix).map_err(at.clone()("clientPrefix"))?,
             roles: roles(settings).map_err(at.clone()("rolesClaims"))?,
-            roles_prefix: prefix(&settings.roles_prefix).map_err(at.clone()("rolesPrefix"))?,
+            roles_prefix: roles_prefix(&settings.roles_prefix).map_err(at.clone()("rolesPrefix"))?,
         };
         let timing = timing(settings).map_err(|(field, reason)| at.clone()(field)(reason))?;
         let source = source(settings).map_err(|(field, reason)| at(field)(reason))?;
@@ -128,9 +128,16 @@ fn path(text: &str) -> Result<ClaimPath, String> {
     ClaimPath::parse(text).ok_or_else(|| format!("has '{text}', which is no path of a claim"))
 }
 
-fn prefix(text: &str) -> Result<String, String> {
-    if text.len() > MAX_PREFIX_BYTES || text.chars().any(char::is_control) {
-        return Err(format!("has more than {MAX_PREFIX_BYTES} bytes, or control characters"));
+fn client_prefix(text: &str) -> Result<String, String> {
+    if !is_client_prefix(text) {
+        return Err(format!("is {text:?}: {}", Problem::Prefix));
+    }
+    Ok(text.to_owned())
+}
+
+fn roles_prefix(text: &str) -> Result<String, String> {
+    if text.len() > MAX_ROLES_PREFIX || text.chars().any(char::is_control) {
+        return Err(format!("has more than {MAX_ROLES_PREFIX} bytes, or control characters"));
     }
     Ok(text.to_owned())
 }

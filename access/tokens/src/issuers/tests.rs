@@ -321,7 +321,12 @@ fn wrong_settings_name_the_issuer_and_the_field() {
         (IssuerSettings { client_claim: text("a..b"), ..valid() }, "issuer https://a: clientClaim has 'a..b'"),
         (IssuerSettings { stale_seconds: Some(9), ..valid() }, "issuer https://a: staleSeconds must be between"),
         (IssuerSettings { refresh_seconds: Some(9), ..valid() }, "issuer https://a: refreshSeconds must be between"),
-        (IssuerSettings { client_prefix: "\n".to_owned(), ..valid() }, "issuer https://a: clientPrefix has more"),
+        (
+            IssuerSettings { client_prefix: "sso ".to_owned(), ..valid() },
+            "issuer https://a: clientPrefix is \"sso \": exp",
+        ),
+        (IssuerSettings { client_prefix: "system:".to_owned(), ..valid() }, "issuer https://a: clientPrefix is \"sys"),
+        (IssuerSettings { roles_prefix: "\n".to_owned(), ..valid() }, "issuer https://a: rolesPrefix has more"),
     ] {
         let error = error(&[settings]);
         assert!(error.starts_with(expected), "{error}");
