@@ -41,24 +41,27 @@ pub struct HeldUnit {
     client: ClientHolding,
 }
 
-/// Units of one limit that each client holds. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings(Arc<Mutex<HashMap<u64, Entry, RandomState>>>);
+/// Units of one limit that each client holds.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings(Mutex<Clients>);
 
-/// Units that one client holds. The client is forgotten with its last `ClientHolding`.
+#[derive(Debug, Default)]
+struct Clients {
+    units: HashMap<u64, Arc<AtomicUsize>, RandomState>,
+    /// Number of clients that were kept by the last search for clients without a [`ClientHolding`].
+    kept: usize,
+}
+
+/// Units that one client holds. A client may stay remembered after its last `ClientHolding`, so that the next one costs
+/// no allocation.
 #[derive(Debug)]
 pub(crate) struct ClientHolding {
-    all: Holdings,
     holder: Holder,
     units: Arc<AtomicUsize>,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    units: Arc<AtomicUsize>,
-    /// Number of `ClientHolding`s of this client.
-    handles: usize,
-}
+/// Number of clients up to which none is forgotten.
+const FEW_CLIENTS: usize = 64;
 
 /// Largest weight that counts.
 const MAX_WEIGHT: usize = 16;
@@ -121,9 +124,23 @@ impl Holdings {
     /// Returns the units of a client.
     pub(crate) fn of(&self, holder: Holder) -> ClientHolding {
         let mut clients = self.0.lock();
-        let entry = clients.entry(holder.id).or_default();
-        entry.handles += 1;
-        ClientHolding { all: self.clone(), holder, units: Arc::clone(&entry.units) }
+        if let Some(units) = clients.units.get(&holder.id) {
+            return ClientHolding { holder, units: Arc::clone(units) };
+        }
+        clients.make_room();
+        let units = Arc::clone(clients.units.entry(holder.id).or_default());
+        ClientHolding { holder, units }
+    }
+}
+
+impl Clients {
+    /// Forgets the clients that hold nothing, once the clients have doubled since that was done last.
+    fn make_room(&mut self) {
+        if self.units.len() >= FEW_CLIENTS.max(2 * self.kept) {
+            // All other references are those of `ClientHolding`s, which are made only under the lock.
+            self.units.retain(|_, units| Arc::strong_count(units) > 1);
+            self.kept = self.units.len();
+        }
     }
 }
 
@@ -141,18 +158,6 @@ impl ClientHolding {
 
     pub(crate) fn remove(&self, units: usize) {
         self.units.fetch_sub(units, Ordering::Relaxed);
-    }
-}
-
-impl Drop for ClientHolding {
-    fn drop(&mut self) {
-        let mut clients = self.all.0.lock();
-        if let Some(entry) = clients.get_mut(&self.holder.id) {
-            entry.handles -= 1;
-            if entry.handles == 0 {
-                clients.remove(&self.holder.id);
-            }
-        }
     }
 }
 
@@ -180,7 +185,25 @@ mod tests {
         assert_eq!(take_all(&limit, holder(3, 1)).len(), 375);
         drop(second);
         assert_eq!(limit.in_use(), 0);
-        assert!(limit.0.holdings.0.lock().is_empty());
+    }
+
+    #[test]
+    fn clients_without_units_take_bounded_memory_and_clients_with_units_keep_them() {
+        let (limit, remembered) =
+            (SharedLimit::new(1 << 20), |limit: &SharedLimit| limit.0.holdings.0.lock().units.len());
+        let held: Vec<_> = (0..1000).map(|id| limit.take(holder(id, 1)).unwrap()).collect();
+        for id in 1000..100_000 {
+            drop(limit.take(holder(id, 1)).unwrap());
+            assert!(remembered(&limit) <= 2 * held.len());
+        }
+        // A unit that is taken now counts together with the first one.
+        let next = limit.take(holder(7, 1)).unwrap();
+        assert_eq!(next.client.units.load(Ordering::Relaxed), 2);
+        drop(held);
+        for id in 0..10_000 {
+            drop(limit.take(holder(id, 1)).unwrap());
+        }
+        assert!(remembered(&limit) <= FEW_CLIENTS);
     }
 
     #[test]
@@ -236,7 +259,8 @@ mod tests {
             let is_full = held.len() == 256;
             prop_assert!(is_full || limit.take(holder(99, 1)).is_some());
             drop(held);
-            prop_assert_eq!((limit.in_use(), limit.0.holdings.0.lock().len()), (0, 0));
+            prop_assert_eq!(limit.in_use(), 0);
+            prop_assert!(limit.0.holdings.0.lock().units.values().all(|units| units.load(Ordering::Relaxed) == 0));
         }
     }
 }
