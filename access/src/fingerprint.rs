@@ -2,7 +2,7 @@
 
 use subtle::ConstantTimeEq;
 
-/// Keyed hash of a credential's text, by which a process recognises a credential that it has verified. The hash has a
+/// Keyed hash of a credential, by which a process recognises one that it has verified. The hash has a
 /// secret key of the process, so that no client can choose a text with the fingerprint of another one. It costs less
 /// than SHA-256 and, unlike a digest in a file, says nothing about the text after the process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -57,11 +57,17 @@ impl KeyId {
     /// Returns the id in the text of a key; `None` for text that is not a key.
     #[must_use]
     pub fn in_key(text: &str) -> Option<Self> {
-        // The digits of the secret are not checked here, which would cost time for each request: a wrong secret has
-        // another digest.
-        let (id, secret) = text.strip_prefix(Self::PREFIX)?.split_at_checked(2 * ID)?;
-        if secret.starts_with('_') && secret.len() == 1 + 2 * SECRET { id.parse().ok() } else { None }
+        parts(text).map(|(id, _)| id)
     }
+}
+
+/// Returns the id and the secret in the text of a key; `None` for text that is not a key.
+pub(crate) fn parts(text: &str) -> Option<(KeyId, &str)> {
+    let (id, secret) = text.strip_prefix(KeyId::PREFIX)?.split_at_checked(2 * ID)?;
+    // The digits of the secret are not checked here, which would cost time for each request: a wrong secret has
+    // another digest.
+    let secret = secret.strip_prefix('_').filter(|secret| secret.len() == 2 * SECRET)?;
+    Some((id.parse().ok()?, secret))
 }
 
 impl FromStr for KeyId {

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use crate::caller::Caller;
 use crate::fingerprint::Fingerprint;
-use crate::key::{KeyDigest, KeyId};
+use crate::key::{self, KeyDigest, KeyId};
 
 /// All API keys, by id. A key takes about 80 bytes; keys of one client share its name.
 #[derive(Default)]
@@ -22,12 +22,15 @@ pub struct Keys {
 
 struct StoredKey {
     digest: KeyDigest,
-    /// Seconds since 1970 from which the key is refused; `u64::MAX` for a key that does not expire.
+    /// Seconds since 1970 from which the key is refused; [`NEVER`] for a key that does not expire.
     expires: u64,
     caller: Arc<Caller>,
-    /// Fingerprint of the key's text; set by the first request with the right secret.
+    /// Fingerprint of the key's secret; set by the first request with the right one.
     verified: OnceLock<Fingerprint>,
 }
+
+/// Time from which a key without an end is refused.
+const NEVER: u64 = u64::MAX;
 
 /// Reason why a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,24 +68,25 @@ impl Keys {
         true
     }
 
-    /// Returns the caller that has this key; `now` is the time in seconds since 1970. `fingerprint` returns the
-    /// fingerprint of the text. If it returns `None`, each request costs the computation of a digest.
+    /// Returns the caller that has this key. `now` returns the time in seconds since 1970, and is called only for a key
+    /// that expires. `fingerprint` returns the fingerprint of the key's secret, which is compared only with that of the
+    /// key with the same id. If it returns `None`, each request costs the computation of a digest.
     ///
     /// # Errors
     /// A [`KeyError`] for text that is not a valid key at this time.
     pub fn caller(
         &self,
         text: &str,
-        now: u64,
-        fingerprint: impl FnOnce() -> Option<Fingerprint>,
+        now: impl FnOnce() -> u64,
+        fingerprint: impl FnOnce(&str) -> Option<Fingerprint>,
     ) -> Result<&Arc<Caller>, KeyError> {
-        let id = KeyId::in_key(text).ok_or(KeyError::Malformed)?;
+        let (id, secret) = key::parts(text).ok_or(KeyError::Malformed)?;
         // The id is not a secret, so the duration may reveal that it exists.
         let stored = self.by_id.get(&id).ok_or(KeyError::Unknown)?;
-        if !stored.is_key(text, fingerprint()) {
+        if !stored.is_key(text, fingerprint(secret)) {
             return Err(KeyError::WrongSecret);
         }
-        if now >= stored.expires {
+        if stored.expires != NEVER && now() >= stored.expires {
             return Err(KeyError::Expired(Arc::clone(&stored.caller)));
         }
         Ok(&stored.caller)
@@ -114,10 +118,10 @@ impl Keys {
 
 impl StoredKey {
     fn new(digest: KeyDigest, expires: Option<u64>, caller: Arc<Caller>) -> Self {
-        Self { digest, expires: expires.unwrap_or(u64::MAX), caller, verified: OnceLock::new() }
+        Self { digest, expires: expires.unwrap_or(NEVER), caller, verified: OnceLock::new() }
     }
 
-    /// Returns true if the text with this fingerprint is the key, and remembers the fingerprint of the right text.
+    /// Returns true if the text is the key, and remembers the fingerprint of the right secret. The text has the key's id.
     fn is_key(&self, text: &str, fingerprint: Option<Fingerprint>) -> bool {
         if let (Some(verified), Some(fingerprint)) = (self.verified.get(), fingerprint)
             && verified.is(&fingerprint)
@@ -156,10 +160,26 @@ mod tests {
         keys.add(key.id, key.digest, None, Caller::named("a".into(), Vec::new(), Operations::ALL));
         let wrong = key.text.replace("_0101010101010101_01", "_0101010101010101_zz");
         for _ in 0..2 {
-            assert_eq!(keys.caller(&wrong, 0, || Some(print(1))), Err(KeyError::WrongSecret));
+            assert_eq!(keys.caller(&wrong, || 0, |_| Some(print(1))), Err(KeyError::WrongSecret));
         }
-        assert!(keys.caller(&key.text, 0, || Some(print(2))).is_ok());
-        assert_eq!(keys.caller(&wrong, 0, || Some(print(1))), Err(KeyError::WrongSecret));
+        assert!(keys.caller(&key.text, || 0, |_| Some(print(2))).is_ok());
+        assert_eq!(keys.caller(&wrong, || 0, |_| Some(print(1))), Err(KeyError::WrongSecret));
+    }
+
+    #[test]
+    fn the_secret_of_another_key_is_never_accepted() {
+        let all = [1, 2].map(|byte| NewKey::from_random([byte; NewKey::RANDOM]));
+        let mut keys = Keys::default();
+        for key in &all {
+            keys.add(key.id, key.digest, None, Caller::named("a".into(), Vec::new(), Operations::ALL));
+        }
+        let caller = |text: &str| keys.caller(text, || 0, |secret| Some(print(secret.as_bytes()[1])));
+        let secret = |key: &NewKey| key.text.rsplit('_').next().unwrap().to_owned();
+        let mixed = all[0].text.replace(&secret(&all[0]), &secret(&all[1]));
+        for _ in 0..2 {
+            assert!(all.iter().all(|key| caller(&key.text).is_ok()));
+            assert_eq!(caller(&mixed), Err(KeyError::WrongSecret));
+        }
     }
 
     #[test]
@@ -171,17 +191,17 @@ mod tests {
         assert!(!keys.add(key.id, key.digest, None, caller.clone()));
         // The second request with the same fingerprint is accepted by it alone, and still expires.
         for text in [&*key.text, &key.text] {
-            assert_eq!(keys.caller(text, 99, || Some(print(1))).map(|caller| &**caller), Ok(&caller));
+            assert_eq!(keys.caller(text, || 99, |_| Some(print(1))).map(|caller| &**caller), Ok(&caller));
             let expired = Err(KeyError::Expired(Arc::new(caller.clone())));
-            assert_eq!(keys.caller(text, 100, || Some(print(1))), expired);
-            assert_eq!(keys.caller(text, 99, || None).map(|caller| &**caller), Ok(&caller));
+            assert_eq!(keys.caller(text, || 100, |_| Some(print(1))), expired);
+            assert_eq!(keys.caller(text, || 99, |_| None).map(|caller| &**caller), Ok(&caller));
         }
         let wrong = key.text.replace("_0101010101010101_01", "_0101010101010101_02");
-        assert_eq!(keys.caller(&wrong, 0, || Some(print(2))), Err(KeyError::WrongSecret));
-        assert_eq!(keys.caller(&wrong, 0, || None), Err(KeyError::WrongSecret));
+        assert_eq!(keys.caller(&wrong, || 0, |_| Some(print(2))), Err(KeyError::WrongSecret));
+        assert_eq!(keys.caller(&wrong, || 0, |_| None), Err(KeyError::WrongSecret));
         let other = NewKey::from_random([2; NewKey::RANDOM]);
-        assert_eq!(keys.caller(&other.text, 0, || Some(print(1))), Err(KeyError::Unknown));
-        assert_eq!(keys.caller("Bearer", 0, || Some(print(1))), Err(KeyError::Malformed));
+        assert_eq!(keys.caller(&other.text, || 0, |_| Some(print(1))), Err(KeyError::Unknown));
+        assert_eq!(keys.caller("Bearer", || 0, |_| Some(print(1))), Err(KeyError::Malformed));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use weir_access::{Caller, IssuerSettings, Policy};
 use weir_tokens::{Fingerprints, Issuers, KeySetState, SettingsError};
 
 use crate::certificates::{Authorities, AuthorityError, ClientAuthority, ClientChain};
+use crate::clock::seconds_since_1970;
 use crate::rates::Rates;
 use audit::Audit;
 use credentials::AuthError;
@@ -115,22 +116,21 @@ impl AccessControl {
         self.issuers.run(std::future::pending()).await;
     }
 
-    /// Returns the caller that a key or token identifies, at `now` in seconds since 1970. Waits for the keys of a
-    /// token's issuer if necessary.
-    async fn caller(&self, policy: &Policy, credential: &str, now: u64) -> Result<Arc<Caller>, AuthError> {
+    /// Returns the caller that a key or token identifies now. Waits for the keys of a token's issuer if necessary.
+    async fn caller(&self, policy: &Policy, credential: &str) -> Result<Arc<Caller>, AuthError> {
         if credentials::is_api_key(credential) || self.issuers.is_empty() {
-            let fingerprint = || self.fingerprints.of(credential);
-            return policy.keys.caller(credential, now, fingerprint).cloned().map_err(AuthError::Key);
+            let fingerprint = |secret: &str| self.fingerprints.of(secret);
+            let caller = policy.keys.caller(credential, seconds_since_1970, fingerprint);
+            return caller.cloned().map_err(AuthError::Key);
         }
-        let identity = self.issuers.authenticate(credential, now).await.map_err(AuthError::Token)?;
+        let identity = self.issuers.authenticate(credential, seconds_since_1970()).await.map_err(AuthError::Token)?;
         without_keys(policy, Arc::clone(&identity.caller))
     }
 
-    /// Returns the client that the certificate of the request's connection names, at `now` in seconds since 1970;
-    /// `None` without a certificate.
-    fn client_of_connection(&self, policy: &Policy, parts: &Parts, now: u64) -> Option<Result<Arc<Caller>, AuthError>> {
+    /// Returns the client that the certificate of the request's connection names now; `None` without a certificate.
+    fn client_of_connection(&self, policy: &Policy, parts: &Parts) -> Option<Result<Arc<Caller>, AuthError>> {
         let chain = parts.extensions.get::<ClientChain>()?;
-        let client = chain.client(&self.authorities.load(), now)?;
+        let client = chain.client(&self.authorities.load(), seconds_since_1970())?;
         Some(client.map_err(AuthError::Certificate).and_then(|caller| without_keys(policy, caller)))
     }
 

@@ -81,11 +81,8 @@ impl Credential {
     /// # Errors
     /// [`KeyError::Malformed`] for bytes that are not UTF-8.
     pub(super) fn text(&self) -> Result<&str, AuthError> {
-        let bytes = &self.value.as_bytes()[self.skipped..];
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.trim()),
-            Err(_) => Err(AuthError::Key(KeyError::Malformed)),
-        }
+        let bytes = self.value.as_bytes()[self.skipped..].trim_ascii();
+        std::str::from_utf8(bytes).map_err(|_| AuthError::Key(KeyError::Malformed))
     }
 }
 

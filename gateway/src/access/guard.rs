@@ -14,7 +14,7 @@ use weir_tokens::TokenError;
 
 use super::credentials::{self, AuthError, Credential};
 use super::{AccessControl, HeldSlots, RequestShares, operation};
-use crate::clock::{now, seconds_since_1970};
+use crate::clock::now;
 use crate::error::{ClientLimit, GatewayError, Refusal, Refused};
 use crate::port::PortHost;
 use crate::queue::ClientShare;
@@ -356,10 +356,9 @@ async fn authenticate(
     credential: &Result<Option<Credential>, AuthError>,
     parts: &Parts,
 ) -> Result<Arc<Caller>, AuthError> {
-    let now = seconds_since_1970();
     match credential {
-        Ok(Some(credential)) => control.caller(policy, credential.text()?, now).await,
-        Ok(None) => control.client_of_connection(policy, parts, now).unwrap_or_else(|| Ok(control.anonymous())),
+        Ok(Some(credential)) => control.caller(policy, credential.text()?).await,
+        Ok(None) => control.client_of_connection(policy, parts).unwrap_or_else(|| Ok(control.anonymous())),
         Err(error) => Err(error.clone()),
     }
 }

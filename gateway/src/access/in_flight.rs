@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use weir_access::part_of_count;
 
 use crate::rates::{Account, AccountLimits};
@@ -18,7 +17,7 @@ pub(super) struct InFlight(Arc<Mutex<HashMap<Account, u32>>>);
 /// The counts of one request among the requests in flight. Dropping it subtracts them: at the end of the response or of
 /// a WebSocket's connection, or earlier if the client disconnects.
 #[derive(Debug)]
-pub(crate) struct HeldSlots(SmallVec<[Slot; 2]>);
+pub(crate) struct HeldSlots(Vec<Slot>);
 
 #[derive(Debug)]
 struct Slot {

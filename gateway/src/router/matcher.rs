@@ -112,12 +112,19 @@ impl RouteMatcher {
     /// [`GatewayError::NoRoute`] if no service has the name; [`GatewayError::AmbiguousModel`] if several have it.
     pub(crate) fn by_model(&self, model: &str, sees: impl Fn(&Route) -> bool) -> Result<RouteMatch<'_>, GatewayError> {
         let named = self.models.get(model).map_or(&[][..], Vec::as_slice);
-        let mut visible = named.iter().filter(|route| sees(route));
-        let first = visible.next().or(named.first());
-        let route = first.ok_or_else(|| self.no_model(model))?;
-        if visible.next().is_some() {
-            return Err(ambiguous(model, named.iter().filter(|route| sees(route))));
-        }
+        let route = match named {
+            // Usually one service has the name, and the check of the request decides about it.
+            [only] => only,
+            _ => {
+                let mut visible = named.iter().filter(|route| sees(route));
+                let first = visible.next().or(named.first());
+                let route = first.ok_or_else(|| self.no_model(model))?;
+                if visible.next().is_some() {
+                    return Err(ambiguous(model, named.iter().filter(|route| sees(route))));
+                }
+                route
+            }
+        };
         Ok(RouteMatch { route, revision: None, prefix: 0, scope: self.scope })
     }
 
