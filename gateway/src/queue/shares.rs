@@ -16,6 +16,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU16;
@@ -143,6 +144,20 @@ struct Share {
 }
 
 impl Share {
+    /// Returns the share of a client without requests.
+    fn new(weight: NonZeroU16, virtual_time: Tag, mean_us: u64, holding: Holding) -> Self {
+        Self {
+            weight,
+            finish: virtual_time,
+            floor: virtual_time,
+            waiting: BTreeMap::new(),
+            bytes: 0,
+            in_flight: 0,
+            mean_us,
+            holding,
+        }
+    }
+
     fn start(&self) -> Tag {
         self.floor.max(self.finish)
     }
@@ -185,7 +200,7 @@ impl Shares {
     /// Adds a waiting request.
     pub(super) fn add(&mut self, of: ClientShare, sequence: u64, bytes: usize, now: Instant) {
         let virtual_time = self.virtual_time;
-        self.change(of, now, |share| {
+        self.change(of.client, Some(of.weight), now, |share| {
             if share.waiting.is_empty() {
                 share.floor = virtual_time;
             }
@@ -196,7 +211,7 @@ impl Shares {
 
     /// Removes a waiting request that is not served.
     pub(super) fn remove(&mut self, of: ClientShare, sequence: u64, now: Instant) {
-        self.change(of, now, |share| share.remove(sequence));
+        self.change(of.client, Some(of.weight), now, |share| share.remove(sequence));
         self.forget(now);
     }
 
@@ -207,28 +222,30 @@ impl Shares {
     }
 
     fn first(&self, now: Instant) -> Option<(Tag, u64, ClientId)> {
-        self.order.iter().find(|(_, _, client)| self.may_start(*client, now)).copied()
+        self.order.iter().find(|(_, _, client)| self.may_start(self.clients.get(client), now)).copied()
     }
 
     /// Returns true if a request would be served before all waiting ones.
     pub(super) fn precedes(&self, of: ClientShare, sequence: u64, now: Instant) -> bool {
-        let (start, before) = match self.clients.get(&of.client) {
+        let share = self.clients.get(&of.client);
+        let (start, before) = match share {
             Some(share) if share.waiting.is_empty() => (share.finish.max(self.virtual_time), sequence),
             Some(share) => (share.start(), share.waiting.first_key_value().map_or(sequence, |(first, _)| *first)),
             None => (self.virtual_time, sequence),
         };
         sequence <= before
-            && self.may_start(of.client, now)
+            && self.may_start(share, now)
             && self.first(now).is_none_or(|first| (start, sequence, of.client) < first)
     }
 
-    /// Returns true if a client may have one of the free credits. If none is free, the order alone counts.
-    fn may_start(&self, client: ClientId, now: Instant) -> bool {
+    /// Returns true if a client may have one of the free credits; `None` is a client that is not remembered. If no
+    /// credit is free, the order alone counts.
+    fn may_start(&self, share: Option<&Share>, now: Instant) -> bool {
         let supply = self.supply.filter(|supply| supply.free > 0);
-        let (Some(supply), Some(share)) = (supply, self.clients.get(&client)) else {
+        let (Some(supply), Some(share)) = (supply, share) else {
             return true;
         };
-        let (demand, holding) = (share.demand(self.credits()), &share.holding);
+        let (demand, holding) = (share.demand(supply.credits(self.weights)), &share.holding);
         // Most clients are within their part, and the rest of the claim costs more than this comparison.
         if entitlement::is_within_part(holding.held, demand.part) {
             return true;
@@ -247,7 +264,7 @@ impl Shares {
     pub(super) fn begin(&mut self, of: ClientShare, sequence: u64, now: Instant) -> Charge {
         let virtual_time = self.virtual_time;
         let (mut start, mut cost_us) = (virtual_time, 0);
-        self.change(of, now, |share| {
+        self.change(of.client, Some(of.weight), now, |share| {
             start = if share.waiting.is_empty() { share.finish.max(virtual_time) } else { share.start() };
             cost_us = share.mean_us;
             share.remove(sequence);
@@ -262,28 +279,21 @@ impl Shares {
 
     /// Records that a stream at its replica lends its credit to other requests.
     pub(super) fn lend(&mut self, charge: Charge, now: Instant) {
-        if let Some(of) = self.share_of(charge.client) {
-            self.change(of, now, |share| share.holding.held = share.holding.held.saturating_sub(1));
-            self.all.give(now);
-        }
+        self.change(charge.client, None, now, |share| share.holding.held = share.holding.held.saturating_sub(1));
+        self.all.give(now);
     }
 
     /// Records that a stream takes back the credit that it has lent.
     pub(super) fn take_back(&mut self, charge: Charge, now: Instant) {
-        if let Some(of) = self.share_of(charge.client) {
-            self.change(of, now, |share| share.holding.held += 1);
-            self.all.take(now);
-        }
+        self.change(charge.client, None, now, |share| share.holding.held += 1);
+        self.all.take(now);
     }
 
     /// Corrects the charge of a request that has left its replica. `took` is the time for which it was there; `None` if
     /// that is not known.
     pub(super) fn settle(&mut self, charge: Charge, took: Option<Duration>, now: Instant) {
-        let Some(of) = self.share_of(charge.client) else {
-            return;
-        };
         let took_us = took.map_or(charge.cost_us, |took| took.as_micros().min(MAX_COST_US.into()) as u64);
-        self.change(of, now, |share| {
+        self.change(charge.client, None, now, |share| {
             share.in_flight = share.in_flight.saturating_sub(1);
             share.holding.held = share.holding.held.saturating_sub(1);
             let (charged, cost) = (scaled(charge.cost_us, share.weight), scaled(took_us, share.weight));
@@ -312,49 +322,31 @@ impl Shares {
         self.checks.retain(|(_, client)| self.clients.contains_key(client));
     }
 
-    fn share_of(&self, client: ClientId) -> Option<ClientShare> {
-        self.clients.get(&client).map(|share| ClientShare { client, weight: share.weight })
-    }
-
-    /// Changes a client, which is created if necessary, and its place in the order.
-    fn change(&mut self, of: ClientShare, now: Instant, change: impl FnOnce(&mut Share)) {
-        if !self.clients.contains_key(&of.client) {
-            self.add_client(of, now);
-        }
-        let credits = self.credits();
-        let Some(share) = self.clients.get_mut(&of.client) else {
-            return;
+    /// Changes a client and its place in the order. A client that is not remembered is added with this weight; `None`
+    /// stands for the weight that the client has. A client with requests at a replica is always remembered.
+    fn change(&mut self, client: ClientId, weight: Option<NonZeroU16>, now: Instant, change: impl FnOnce(&mut Share)) {
+        let credits = self.supply.map(|supply| supply.credits(self.weights));
+        let share = match self.clients.entry(client) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let Some(weight) = weight else { return };
+                self.weights += u64::from(weight.get());
+                self.checks.push_back((now + WINDOW, client));
+                let mean_us = self.mean_us.unwrap_or(FIRST_COST_US);
+                place.insert(Share::new(weight, self.virtual_time, mean_us, Holding::new(&self.all, now)))
+            }
         };
-        if let Some(key) = share.key(of.client) {
+        if let Some(key) = share.key(client) {
             self.order.remove(&key);
         }
-        share.holding.pass(&self.all, share.demand(credits), now);
-        self.weights = self.weights + u64::from(of.weight.get()) - u64::from(share.weight.get());
-        share.weight = of.weight;
+        let demand = credits.map(|credits| share.demand(credits));
+        share.holding.pass(&self.all, demand, now);
+        if let Some(weight) = weight {
+            self.weights = self.weights + u64::from(weight.get()) - u64::from(share.weight.get());
+            share.weight = weight;
+        }
         change(share);
-        self.order.extend(share.key(of.client));
-    }
-
-    fn add_client(&mut self, of: ClientShare, now: Instant) {
-        let share = Share {
-            weight: of.weight,
-            finish: self.virtual_time,
-            floor: self.virtual_time,
-            waiting: BTreeMap::new(),
-            bytes: 0,
-            in_flight: 0,
-            mean_us: self.mean_us.unwrap_or(FIRST_COST_US),
-            holding: Holding::new(&self.all, now),
-        };
-        self.weights += u64::from(of.weight.get());
-        self.checks.push_back((now + WINDOW, of.client));
-        self.clients.insert(of.client, share);
-    }
-
-    /// Returns the number of credits that a weight of one gives.
-    fn credits(&self) -> f64 {
-        let total = self.supply.map_or(0, |supply| supply.total);
-        f64::from(total) / self.weights.max(1) as f64
+        self.order.extend(share.key(client));
     }
 
     /// Forgets clients without requests: those that have done nothing for the window and had no more than their share,

@@ -58,8 +58,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             if endpoint.credits.is_measured() {
                 return None;
             }
-            let limit = endpoint.credits.limit();
-            let allowed = allocation.allowed(limit, endpoint.offset).min(self.handover.allowed(limit, endpoint.offset));
+            let allowed = self.allowed_of(allocation, endpoint.credits.limit(), endpoint.offset);
             supply.total = supply.total.saturating_add(allowed);
             supply.free = supply.free.saturating_add(allowed.saturating_sub(endpoint.in_flight));
         }

@@ -12,6 +12,13 @@ pub(crate) struct Supply {
     pub(crate) free: u32,
 }
 
+impl Supply {
+    /// Returns the number of credits that a weight of one gives among clients with this sum of weights.
+    pub(super) fn credits(self, weights: u64) -> f64 {
+        f64::from(self.total) / weights.max(1) as f64
+    }
+}
+
 /// A client's claim to one more credit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {

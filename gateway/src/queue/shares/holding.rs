@@ -79,9 +79,10 @@ impl Holding {
         (self.balance + (demand.part - demand.wanted as f64) * passed).clamp(-most, most)
     }
 
-    /// Computes everything up to `now`, before the client changes.
-    pub(super) fn pass(&mut self, all: &AllHeld, demand: Demand, now: Instant) {
-        self.balance = self.balance(demand, now);
+    /// Computes everything up to `now`, before the client changes. Without a demand, because no credits are shared, the
+    /// balance stays.
+    pub(super) fn pass(&mut self, all: &AllHeld, demand: Option<Demand>, now: Instant) {
+        self.balance = demand.map_or(self.balance, |demand| self.balance(demand, now));
         self.others.record(all.highest(self.since, now).saturating_sub(self.held), now);
         self.since = self.since.max(now);
     }

@@ -223,3 +223,19 @@ fn requests_at_replicas_count_when_the_queue_is_full() {
     assert_eq!(shares.make_room(entrant, content, limit), Some(vec![6]));
     assert_eq!(shares.make_room(Entrant { share: aggressor, ..entrant }, content, limit), None);
 }
+
+#[test]
+fn a_client_owes_nothing_for_the_time_in_which_no_credits_were_shared() {
+    let (mut shares, start) = (Shares::default(), now());
+    let (a, b) = (share(1, 1), share(2, 1));
+    shares.set_supply(None, start);
+    let first = shares.begin(a, 0, start);
+    let later = start + Duration::from_secs(60);
+    shares.settle(first, Some(Duration::from_secs(60)), later);
+    shares.begin(a, 1, later);
+    shares.begin(b, 2, later);
+    shares.set_supply(Some(Supply { total: 8, free: 6 }), later);
+    let balance =
+        |of: ClientShare| shares.clients[&of.client].holding.balance(shares.clients[&of.client].demand(4.0), later);
+    assert_eq!((balance(a), balance(b)), (0.0, 0.0));
+}

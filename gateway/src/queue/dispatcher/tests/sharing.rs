@@ -113,7 +113,7 @@ fn a_gateway_that_hands_over_shares_the_limit_that_the_owner_has_measured() {
     let (mut dispatchers, owner) = two_gateways(now);
     let other = &mut dispatchers[1 - owner];
     other.learn(2);
-    assert_eq!(other.enter(request(1), now, || 0), Admission::HandOver(owner as u32));
+    assert_eq!(other.enter(request(1), now, || 0), Admission::HandOver);
     other.learn(8);
     for _ in 0..4 {
         granted(other.enter(request(1), now, || 0));
