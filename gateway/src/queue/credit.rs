@@ -249,9 +249,9 @@ impl Credit {
     }
 
     /// Returns the time until which the credit should be kept after its request was given up; `None` if it should be given
-    /// back at once. A stream that has rested may have no work at the replica.
+    /// back at once. While the credit of an upload is lent, the replica has nothing to work on.
     fn kept_until(&self, at: Instant) -> Option<Instant> {
-        let is_at_work = self.awaits_answer && self.rest == Rest::Never;
+        let is_at_work = self.awaits_answer && !self.is_resting();
         is_at_work.then(|| self.queue.give_up(self.charge, self.since, at)).flatten()
     }
 

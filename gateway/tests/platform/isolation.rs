@@ -356,3 +356,17 @@ async fn a_message_that_waits_for_its_answer_holds_the_credit() {
     first.read().await;
     tokio::time::timeout(SOON, second.ask()).await.unwrap();
 }
+
+/// A replica works on a stream's first message although it has not sent the head of its response.
+#[tokio::test]
+async fn a_first_message_holds_the_credit_before_the_response_begins() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (world, replica) = world(Behaviour::LateHead(Arc::clone(&gate)), 1).await;
+    let streams = async { tokio::join!(AnsweredStream::open(&world), AnsweredStream::open(&world)) };
+    let mut streams = std::pin::pin!(streams);
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut streams).await;
+    assert!(early.is_err());
+    assert_eq!(replica.requests(), 1, "a credit in use was given to another");
+    gate.add_permits(1);
+    tokio::time::timeout(SOON, streams).await.unwrap();
+}

@@ -39,6 +39,9 @@ pub(crate) enum Behaviour {
     /// Like `Mirror`, but only while the gate is open. The response head has `weir-capacity`, which means one answer
     /// per message, as in `weir-runtime`.
     Answer(Arc<Semaphore>),
+    /// Like `Answer`, but the response head is sent only once the gate is open, as servers do that send it with the
+    /// first answer.
+    LateHead(Arc<Semaphore>),
     /// Sends the events of the test.
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
     /// Refuses requests with 503 and `retry-after`, like any full server.
@@ -206,11 +209,10 @@ async fn answer(
     seen.times.lock().push(Instant::now());
     match behaviour {
         Behaviour::Mirror => return Ok(mirror(body, busy, Arc::new(Semaphore::new(1)))),
-        Behaviour::Answer(gate) => {
-            let mut response = mirror(body, busy, gate);
-            let capacity = http::HeaderValue::from_static("1");
-            response.headers_mut().insert("weir-capacity", capacity);
-            return Ok(response);
+        Behaviour::Answer(gate) => return Ok(answers(body, busy, gate)),
+        Behaviour::LateHead(gate) => {
+            drop(gate.acquire().await);
+            return Ok(answers(body, busy, gate));
         }
         _ => {}
     }
@@ -241,7 +243,7 @@ async fn answer(
         Behaviour::Refuse => refused(),
         Behaviour::Refusal(refusal) => refusal_response(refusal),
         Behaviour::Fail => failed(),
-        Behaviour::Mirror | Behaviour::Answer(_) => unreachable!("answered above"),
+        Behaviour::Mirror | Behaviour::Answer(_) | Behaviour::LateHead(_) => unreachable!("answered above"),
     })
 }
 
@@ -323,6 +325,14 @@ fn worked(body: Bytes, busy: Busy) -> Response<TestBody> {
     let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
     let kind = http::HeaderValue::from_static("application/grpc");
     response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// Returns a stream with one answer to each message.
+fn answers(body: Incoming, busy: Busy, gate: Arc<Semaphore>) -> Response<TestBody> {
+    let mut response = mirror(body, busy, gate);
+    let capacity = http::HeaderValue::from_static("1");
+    response.headers_mut().insert("weir-capacity", capacity);
     response
 }
 

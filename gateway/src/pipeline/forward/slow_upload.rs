@@ -1,7 +1,8 @@
 //! Lends a replica's credit to other requests while the rest of a body arrives slowly, because the replica has nothing
 //! to compute while it waits for the client. Bodies that are buffered whole take no credit before they are complete. A
 //! body that is too long for the buffer, or that exceeds the byte budget, could otherwise hold a credit for any time
-//! that its client chooses.
+//! that its client chooses. A gRPC call lends none once its first message was sent: the replica works on that message,
+//! although the client may keep the call open, and many servers send their response's head only with the first answer.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub(super) async fn lend_while_slow(credit: &mut Credit, upload: UploadHandle) -
             () = upload.ended() => break,
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
-        let is_slow = upload.waits_for_client() && upload.received() - before < FAST;
+        let is_incomplete = upload.messages() == Some(0);
+        let is_slow = is_incomplete && upload.waits_for_client() && upload.received() - before < FAST;
         if is_slow {
             credit.rest();
         } else {

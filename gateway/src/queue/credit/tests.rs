@@ -45,3 +45,14 @@ async fn a_credit_without_work_at_the_replica_is_given_back_at_once() {
     drop(resting);
     assert_eq!(in_flight(&queue), 0);
 }
+
+#[tokio::test]
+async fn a_slow_upload_that_is_complete_keeps_its_credit_when_it_is_given_up() {
+    let queue = queue(Duration::from_secs(10)).await;
+    let mut uploaded = credit(&queue).await;
+    uploaded.begin_attempt();
+    uploaded.rest();
+    uploaded.resume();
+    drop(uploaded);
+    assert_eq!(in_flight(&queue), 1);
+}
