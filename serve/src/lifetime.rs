@@ -22,7 +22,7 @@ pub(crate) struct Lifetime<'a> {
 /// Time for which an HTTP/1.1 connection accepts requests after its port has closed. These requests are on their way,
 /// or unread on this machine, because their clients sent them before they could see the close. The time is twice the
 /// network latency to the antipodes.
-pub const LATE_REQUESTS: Duration = Duration::from_millis(250);
+pub(crate) const LATE_REQUESTS: Duration = Duration::from_millis(250);
 
 /// Serves a connection until it ends, has been without a request for too long, is retired, or the port has closed and
 /// late requests have arrived. In all cases but the first, `shut_down` begins the graceful shutdown, and [`close`]

@@ -88,8 +88,7 @@ impl Traffic {
     }
 
     /// Returns the executor for the streams of this connection, which counts them for its client.
-    #[must_use]
-    pub fn executor(&self, streams: &StreamExecutor) -> StreamExecutor {
+    pub(crate) fn executor(&self, streams: &StreamExecutor) -> StreamExecutor {
         streams.of(self.client.clone())
     }
 

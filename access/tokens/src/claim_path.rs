@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// Path of a claim: names separated by dots, as in `realm_access.roles`, or a JSON pointer (RFC 6901) for names that
 /// contain dots, as in `/https:~1~1example.com~1roles`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimPath {
+pub(crate) struct ClaimPath {
     text: String,
     names: Vec<String>,
 }
@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 8;
 
 impl ClaimPath {
     /// Reads a path; `None` if it is empty, has an empty name, or more than eight names.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let names: Vec<String> = match text.strip_prefix('/') {
             Some(pointer) => pointer.split('/').map(|name| name.replace("~1", "/").replace("~0", "~")).collect(),
             None => text.split('.').map(str::to_owned).collect(),
@@ -25,7 +25,7 @@ impl ClaimPath {
     }
 
     /// Returns the path as it is configured.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 

@@ -3,7 +3,7 @@
 /// Reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// The token has more bytes than [`crate::MAX_TOKEN_BYTES`].
+    /// The token has more than 8 KiB.
     #[error("the token is too long")]
     TooLong,
     /// The token is not a signed JWT in compact form.
@@ -54,7 +54,7 @@ impl TokenError {
 
 /// Reason why a key set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeySetError {
+pub(crate) enum KeySetError {
     /// The document is not a JSON object with a list of keys.
     #[error("the document is not a JSON Web Key Set")]
     Malformed,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use weir_access::{Caller, IssuerKind, Operations, is_client_name};
+use weir_access::{Caller, IssuerKind, Operations, RESERVED_NAMES, is_client_name};
 
 use crate::claim_path::ClaimPath;
 use crate::error::TokenError;
 
 /// Tolerance for clocks that differ, in seconds.
-pub const LEEWAY_SECONDS: u64 = 60;
+const LEEWAY_SECONDS: u64 = 60;
 
 /// Maximum length of a role in bytes, prefix included.
 const MAX_ROLE_BYTES: usize = 256;
@@ -20,9 +20,6 @@ const MAX_ROLES: usize = 512;
 /// Last second of the year 9999. Greater times are milliseconds by mistake.
 const LAST_SECOND: f64 = 253_402_300_799.0;
 
-/// Prefix of the names that Kubernetes gives, which tokens of other issuers cannot have.
-const RESERVED_CLIENT: &str = "system:";
-
 /// Prefix of the roles that a ServiceAccount has from its namespace, which tokens of other issuers cannot have.
 const RESERVED_ROLE: &str = "namespace:";
 
@@ -32,7 +29,7 @@ pub struct TokenIdentity {
     /// The client by its name, which is the issuer's prefix and the configured claim, and its roles, each with the
     /// issuer's prefix. Requests with the same token share it.
     pub caller: Arc<Caller>,
-    /// Time at which the token expires, in seconds since 1970. It is accepted for [`LEEWAY_SECONDS`] longer.
+    /// Time at which the token expires, in seconds since 1970. It is accepted for a minute longer.
     pub expires: u64,
 }
 
@@ -45,21 +42,21 @@ impl TokenIdentity {
 
 /// Rules for the tokens of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IssuerConfig {
+pub(crate) struct IssuerConfig {
     /// Value that the claim `iss` has, byte for byte.
-    pub issuer: String,
+    pub(crate) issuer: String,
     /// Accepted audiences; the token must have one of them.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
     /// Kind of the issuer.
-    pub kind: IssuerKind,
+    pub(crate) kind: IssuerKind,
     /// Claim with the client's name.
-    pub client: ClaimPath,
+    pub(crate) client: ClaimPath,
     /// Text before the client's name, so that issuers cannot give each other's names.
-    pub client_prefix: String,
+    pub(crate) client_prefix: String,
     /// Claims with the client's roles: texts or lists of texts.
-    pub roles: Vec<ClaimPath>,
+    pub(crate) roles: Vec<ClaimPath>,
     /// Text before each role.
-    pub roles_prefix: String,
+    pub(crate) roles_prefix: String,
 }
 
 /// Returns the client of a token whose signature is verified. `now` is in seconds since 1970.
@@ -124,7 +121,7 @@ fn client(claims: &Map<String, Value>, config: &IssuerConfig) -> Result<Arc<str>
     if !is_client_name(&name) {
         return Err(invalid());
     }
-    if name.starts_with(RESERVED_CLIENT) {
+    if name.starts_with(RESERVED_NAMES) {
         return Err(TokenError::ReservedName);
     }
     Ok(name.into())
@@ -138,7 +135,7 @@ fn roles(claims: &Map<String, Value>, config: &IssuerConfig) -> Result<Vec<Arc<s
         let invalid = || TokenError::Claim(path.as_str().to_owned());
         for role in texts(path, claims).ok_or_else(invalid)? {
             let role = format!("{}{role}", config.roles_prefix);
-            let is_reserved = role.starts_with(RESERVED_ROLE) || role.starts_with(RESERVED_CLIENT);
+            let is_reserved = role.starts_with(RESERVED_ROLE) || role.starts_with(RESERVED_NAMES);
             if is_plain(&role) && !is_reserved && !roles.iter().any(|other| **other == *role) {
                 roles.push(role.into());
             }

@@ -21,7 +21,7 @@ use crate::fingerprints::Fingerprints;
 use crate::identity::TokenIdentity;
 use crate::settings::IssuerPlan;
 use crate::token::{MAX_TOKEN_BYTES, UnverifiedToken};
-use crate::verify::verify_parsed;
+use crate::verify::verify;
 pub use issuer::KeySetState;
 use issuer::{Fetch, Issuer, Tokens};
 
@@ -128,7 +128,7 @@ impl Issuers {
             Some((_, Tokens::NoKeys)) => return Err(TokenError::KeysUnavailable),
             Some((_, Tokens::OtherIssuer)) | None => return Err(TokenError::UnknownIssuer),
         };
-        let (identity, key) = verify_parsed(&token, &loaded.keys, &loaded.config, now)?;
+        let (identity, key) = verify(&token, &loaded.keys, &loaded.config, now)?;
         let identity = Arc::new(identity);
         if let Some(fingerprint) = fingerprint {
             self.cache.insert(fingerprint, key, &identity);

@@ -16,7 +16,7 @@ const MAX_TRIES: usize = 4;
 
 /// Keys of one issuer that verify signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeySet {
+pub(crate) struct KeySet {
     keys: Vec<Arc<Key>>,
 }
 
@@ -40,7 +40,7 @@ impl KeySet {
     ///
     /// # Errors
     /// [`KeySetError`] if the document is not a key set, has too many keys, or none that can be used.
-    pub fn parse(json: &[u8]) -> Result<Self, KeySetError> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, KeySetError> {
         let document: Document = serde_json::from_slice(json).map_err(|_| KeySetError::Malformed)?;
         if document.keys.len() > MAX_KEYS {
             return Err(KeySetError::TooMany(MAX_KEYS));

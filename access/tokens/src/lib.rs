@@ -9,7 +9,7 @@
 //!   settings ──► fetch of key sets, on time and for unknown keys
 //! ```
 //!
-//! [`verify`] is a pure function. [`Issuers`] owns the key sets, which it fetches only from URLs of its settings, and
+//! Verification is a pure function. [`Issuers`] owns the key sets, which it fetches only from URLs of its settings, and
 //! never from one that a token names.
 
 mod algorithm;
@@ -31,12 +31,7 @@ mod testing;
 mod token;
 mod verify;
 
-pub use claim_path::ClaimPath;
-pub use error::{KeySetError, SettingsError, TokenError};
+pub use error::{SettingsError, TokenError};
 pub use fingerprints::Fingerprints;
-pub use identity::{IssuerConfig, LEEWAY_SECONDS, TokenIdentity};
+pub use identity::TokenIdentity;
 pub use issuers::{Issuers, KeySetState};
-pub use key_set::KeySet;
-pub use token::MAX_TOKEN_BYTES;
-pub use verify::verify;
-pub use weir_access::{IssuerKind, IssuerSettings};

@@ -10,7 +10,7 @@ use crate::algorithm::Algorithm;
 use crate::error::TokenError;
 
 /// Maximum size of a token in bytes. Tokens of common issuers have one to four KiB, with hundreds of groups.
-pub const MAX_TOKEN_BYTES: usize = 8192;
+pub(crate) const MAX_TOKEN_BYTES: usize = 8192;
 
 /// A token that was read and not verified.
 #[derive(Debug)]

@@ -8,20 +8,11 @@ use crate::key::Key;
 use crate::key_set::{Candidates, KeySet};
 use crate::token::UnverifiedToken;
 
-/// Verifies a token of one issuer. `now` is in seconds since 1970.
+/// Verifies a token of one issuer, and returns also the key that verified it. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// [`TokenError`] with the first reason against the token. The claims are examined only if the signature is right.
-pub fn verify(token: &str, keys: &KeySet, config: &IssuerConfig, now: u64) -> Result<TokenIdentity, TokenError> {
-    let token = UnverifiedToken::parse(token)?;
-    verify_parsed(&token, keys, config, now).map(|(identity, _)| identity)
-}
-
-/// Verifies a token that was read, and returns also the key that verified it.
-///
-/// # Errors
-/// The errors are those of [`verify`].
-pub(crate) fn verify_parsed<'a>(
+pub(crate) fn verify<'a>(
     token: &UnverifiedToken<'_>,
     keys: &'a KeySet,
     config: &IssuerConfig,

@@ -147,8 +147,10 @@ impl Lines {
             self.make_room(now);
         }
         let name = if self.has_place(name) { name } else { OTHER };
-        let full = || Bucket { left: BURST, at: now, left_out: 0 };
-        let bucket = self.buckets.entry(name.into()).or_insert_with(full);
+        let bucket = match self.buckets.get_mut(name) {
+            Some(bucket) => bucket,
+            None => self.buckets.entry(name.into()).or_insert(Bucket { left: BURST, at: now, left_out: 0 }),
+        };
         if bucket.refill(now) < 1.0 {
             bucket.left_out += 1;
             self.left_out += 1;

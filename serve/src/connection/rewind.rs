@@ -53,9 +53,7 @@ impl<I: AsyncRead + Unpin> Rewind<I> {
         })
         .await
     }
-}
 
-impl<I: AsyncRead + Unpin> Rewind<I> {
     /// Reads and drops everything up to the end.
     pub(super) async fn discard(&mut self) -> io::Result<()> {
         loop {

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::idle::IDLE_AFTER;
 use super::*;
-use crate::{Acceptor, ConnectionLimits, HttpOptions, LATE_REQUESTS, Pace};
+use crate::lifetime::LATE_REQUESTS;
+use crate::{Acceptor, ConnectionLimits, HttpOptions, Pace};
 
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);

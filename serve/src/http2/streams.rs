@@ -47,7 +47,7 @@ pub(crate) fn is_watched() -> bool {
 
 /// Executor that spawns the stream tasks of HTTP/2 connections, and resets streams whose clients stop reading.
 #[derive(Clone, Debug)]
-pub struct StreamExecutor {
+pub(crate) struct StreamExecutor {
     tasks: TaskTracker,
     stall: Duration,
     client: Option<ClientStreams>,
@@ -55,8 +55,7 @@ pub struct StreamExecutor {
 
 impl StreamExecutor {
     /// Returns an executor that resets a stream whose client reads its frames too slowly.
-    #[must_use]
-    pub fn new(tasks: TaskTracker, limits: &ConnectionLimits) -> Self {
+    pub(crate) fn new(tasks: TaskTracker, limits: &ConnectionLimits) -> Self {
         Self { tasks, stall: limits.stall, client: None }
     }
 

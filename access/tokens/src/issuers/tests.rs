@@ -222,7 +222,7 @@ async fn an_api_server_names_its_issuer_and_receives_the_pods_token() {
     let server = IssuerServer::start(&[&signer]).await;
     server.set_named("https://10.0.0.1:6443/openid/v1/jwks", "https://kubernetes.default.svc.cluster.local");
     let settings = IssuerSettings {
-        kind: crate::IssuerKind::Kubernetes,
+        kind: IssuerKind::Kubernetes,
         server: Some(server.url.clone()),
         ca_file: Some(server.ca_file()),
         token_file: Some(server.file("token", "secret\n")),
@@ -332,7 +332,7 @@ fn wrong_settings_name_the_issuer_and_the_field() {
         assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(error(&[valid(), valid()]), "two issuers have the same issuer 'https://a'");
-    let kubernetes = IssuerSettings { kind: crate::IssuerKind::Kubernetes, ..IssuerSettings::default() };
+    let kubernetes = IssuerSettings { kind: IssuerKind::Kubernetes, ..IssuerSettings::default() };
     let second = IssuerSettings {
         server: text("https://second"),
         issuer: text("https://second"),

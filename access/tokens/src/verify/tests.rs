@@ -4,8 +4,13 @@ use weir_access::IssuerKind;
 
 use super::*;
 use crate::claim_path::ClaimPath;
+use crate::error::KeySetError;
 use crate::testing::{NOW, Signer, claims, claims_with, config, encoded, key_set};
 use crate::token::MAX_TOKEN_BYTES;
+
+fn verified(token: &str, keys: &KeySet, config: &IssuerConfig, now: u64) -> Result<TokenIdentity, TokenError> {
+    verify(&UnverifiedToken::parse(token)?, keys, config, now).map(|(identity, _)| identity)
+}
 
 fn name(identity: &TokenIdentity) -> &str {
     identity.caller.client().unwrap()
@@ -18,7 +23,7 @@ fn names(identity: &TokenIdentity) -> Vec<&str> {
 /// Returns the result for a token with these claims of one key.
 fn result_of(claims: &Value, config: &IssuerConfig) -> Result<TokenIdentity, TokenError> {
     let signer = Signer::ed25519(Some("k"));
-    verify(&signer.token("EdDSA", claims), &key_set(&[&signer]), config, NOW)
+    verified(&signer.token("EdDSA", claims), &key_set(&[&signer]), config, NOW)
 }
 
 #[test]
@@ -33,11 +38,11 @@ fn every_accepted_algorithm_is_verified_and_gives_the_client() {
     for (signer, algorithms) in &signers {
         for algorithm in *algorithms {
             let token = signer.token(algorithm, &claims());
-            let identity = verify(&token, &keys, &config(), NOW).unwrap();
+            let identity = verified(&token, &keys, &config(), NOW).unwrap();
             assert_eq!((name(&identity), identity.expires), ("ada", NOW + 600), "{algorithm}");
             assert_eq!(names(&identity), ["a", "b", "c"], "{algorithm}");
             let changed = token.replacen('.', &format!(".{}", &encoded(b"{}")[..2]), 1);
-            assert!(verify(&changed, &keys, &config(), NOW).is_err(), "{algorithm}");
+            assert!(verified(&changed, &keys, &config(), NOW).is_err(), "{algorithm}");
         }
     }
 }
@@ -46,7 +51,8 @@ fn every_accepted_algorithm_is_verified_and_gives_the_client() {
 fn no_algorithm_is_confused_with_another() {
     let (rsa, p256, ed) = (Signer::rsa(Some("r")), Signer::p256(Some("p")), Signer::ed25519(Some("e")));
     let keys = key_set(&[&rsa, &p256, &ed]);
-    let result = |signer: &Signer, header: Value| verify(&signer.token_with(&header, &claims()), &keys, &config(), NOW);
+    let result =
+        |signer: &Signer, header: Value| verified(&signer.token_with(&header, &claims()), &keys, &config(), NOW);
     for name in ["none", "None", "NONE", "HS256", "HS384", "HS512", "ES512", "ES256K", "RSA-OAEP", "", "rs256"] {
         assert_eq!(result(&rsa, json!({ "alg": name, "kid": "r" })), Err(TokenError::Algorithm), "{name}");
     }
@@ -57,7 +63,7 @@ fn no_algorithm_is_confused_with_another() {
     assert_eq!(result(&rsa, json!({ "alg": "PS256", "kid": "e" })), Err(TokenError::Signature));
     let unsigned =
         format!("{}.{}.", encoded(br#"{"alg":"RS256","kid":"r"}"#), encoded(claims().to_string().as_bytes()));
-    assert_eq!(verify(&unsigned, &keys, &config(), NOW), Err(TokenError::Signature));
+    assert_eq!(verified(&unsigned, &keys, &config(), NOW), Err(TokenError::Signature));
 }
 
 #[test]
@@ -67,7 +73,7 @@ fn a_key_that_is_for_one_algorithm_or_for_encryption_verifies_nothing_else() {
         let mut jwk = signer.jwk();
         jwk[field] = value;
         let keys = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes());
-        keys.map(|keys| verify(&signer.token("RS256", &claims()), &keys, &config(), NOW).map(|_| ()))
+        keys.map(|keys| verified(&signer.token("RS256", &claims()), &keys, &config(), NOW).map(|_| ()))
     };
     assert_eq!(with("alg", "RS256".into()), Ok(Ok(())));
     assert_eq!(with("alg", "RS512".into()), Ok(Err(TokenError::Signature)));
@@ -81,7 +87,7 @@ fn a_key_that_is_for_one_algorithm_or_for_encryption_verifies_nothing_else() {
         ("n", json!(encoded(&[255; 1025]))),
         ("e", json!("")),
     ] {
-        assert_eq!(with(field, value.clone()), Err(crate::KeySetError::Empty), "{field} {value}");
+        assert_eq!(with(field, value.clone()), Err(KeySetError::Empty), "{field} {value}");
     }
 }
 
@@ -89,7 +95,7 @@ fn a_key_that_is_for_one_algorithm_or_for_encryption_verifies_nothing_else() {
 fn keys_are_chosen_by_name_and_tried_without_one() {
     let (named, unnamed, other) = (Signer::p256(Some("a")), Signer::p256(None), Signer::p256(Some("b")));
     let keys = key_set(&[&named, &unnamed]);
-    let result = |token: String| verify(&token, &keys, &config(), NOW).map(|_| ());
+    let result = |token: String| verified(&token, &keys, &config(), NOW).map(|_| ());
     assert_eq!(result(named.token("ES256", &claims())), Ok(()));
     assert_eq!(result(unnamed.token("ES256", &claims())), Ok(()));
     assert_eq!(result(named.token_with(&json!({ "alg": "ES256" }), &claims())), Ok(()));
@@ -103,7 +109,7 @@ fn keys_are_chosen_by_name_and_tried_without_one() {
 fn headers_that_ask_for_more_are_refused() {
     let signer = Signer::p256(None);
     let result = |header: Value| {
-        verify(&signer.token_with(&header, &claims()), &key_set(&[&signer]), &config(), NOW).map(|_| ())
+        verified(&signer.token_with(&header, &claims()), &key_set(&[&signer]), &config(), NOW).map(|_| ())
     };
     for name in ["JWT", "jwt", "at+jwt", "application/at+JWT"] {
         assert_eq!(result(json!({ "alg": "ES256", "typ": name })), Ok(()), "{name}");
@@ -116,7 +122,7 @@ fn headers_that_ask_for_more_are_refused() {
     let own = Signer::p256(None);
     let header = json!({ "alg": "ES256", "jwk": own.jwk(), "jku": "https://evil/keys", "x5u": "https://evil/" });
     let token = own.token_with(&header, &claims());
-    assert_eq!(verify(&token, &key_set(&[&signer]), &config(), NOW), Err(TokenError::UnknownKey));
+    assert_eq!(verified(&token, &key_set(&[&signer]), &config(), NOW), Err(TokenError::UnknownKey));
     assert_eq!(result(header), Ok(()));
 }
 
@@ -204,7 +210,7 @@ fn a_service_account_has_its_name_and_its_namespace() {
 #[test]
 fn huge_and_deep_tokens_are_refused() {
     let signer = Signer::p256(None);
-    let result = |token: &str| verify(token, &key_set(&[&signer]), &config(), NOW).map(|_| ());
+    let result = |token: &str| verified(token, &key_set(&[&signer]), &config(), NOW).map(|_| ());
     assert_eq!(result(&"a.".repeat(MAX_TOKEN_BYTES)), Err(TokenError::TooLong));
     assert_eq!(result(&signer.token("ES256", &claims_with("x", json!("y".repeat(8000))))), Err(TokenError::TooLong));
     let deep = format!(r#"{{"iss":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
@@ -224,7 +230,7 @@ fn no_changed_token_is_accepted() {
     weir_fuzz::fuzz(1, make, |bytes, _| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         let is_same = text == token;
-        assert_eq!(verify(text, &keys, &config, NOW).is_ok(), is_same, "{text}");
+        assert_eq!(verified(text, &keys, &config, NOW).is_ok(), is_same, "{text}");
     });
 }
 
@@ -236,11 +242,11 @@ fn no_key_set_stops_the_reader() {
     let token = signers[0].token("RS256", &claims());
     weir_fuzz::fuzz(1, make, |bytes, _| {
         if let Ok(keys) = KeySet::parse(bytes) {
-            let _ = verify(&token, &keys, &config(), NOW);
+            let _ = verified(&token, &keys, &config(), NOW);
         }
     });
     let many = json!({ "keys": vec![signers[2].jwk(); 101] });
-    assert_eq!(KeySet::parse(many.to_string().as_bytes()), Err(crate::KeySetError::TooMany(100)));
+    assert_eq!(KeySet::parse(many.to_string().as_bytes()), Err(KeySetError::TooMany(100)));
 }
 
 proptest! {
