@@ -69,8 +69,8 @@ impl AccessControl {
     }
 
     /// Replaces the keys and rules for all requests that arrive from now on, and returns the previous ones. Requests
-    /// that have begun still use the previous ones. Their last holder frees them, which takes long if there are many
-    /// keys.
+    /// that have begun still use the previous ones. The last of their holders frees them, which takes long if there are
+    /// many keys.
     pub fn replace(&self, policy: Policy) -> Arc<Policy> {
         self.policy.swap(Arc::new(policy))
     }
