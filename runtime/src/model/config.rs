@@ -38,6 +38,10 @@ pub(crate) use json::to_json;
 pub(crate) use versions::VersionPolicy;
 pub(crate) use warmup::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 
+/// Limit in bytes on a configuration, which bounds the cost of parsing: an element of a list takes three bytes of JSON,
+/// and hundreds of bytes of memory. Real configurations have a few kilobytes.
+const MAX_BYTES: usize = 1 << 20;
+
 /// A valid configuration. All other fields are derived from `proto`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelConfig {
@@ -103,6 +107,7 @@ impl ModelConfig {
     /// [`ConfigError`] with line and column for a syntax error, with Triton's sentence for a wrong value, and with the
     /// field's name for an unsupported field.
     pub(crate) fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+        check_size(text, origin)?;
         Self::given(text::parse(text, origin.file)?, origin)
     }
 
@@ -111,6 +116,7 @@ impl ModelConfig {
     /// # Errors
     /// [`ConfigError`], as from [`ModelConfig::from_text`].
     pub(crate) fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+        check_size(json, origin)?;
         Self::given(json::parse(json, origin.file)?, origin)
     }
 
@@ -200,6 +206,15 @@ impl ModelConfig {
             proto,
         })
     }
+}
+
+/// Refuses a text that is too large to be parsed.
+fn check_size(text: &str, origin: Origin<'_>) -> Result<(), ConfigError> {
+    if text.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("larger than {MAX_BYTES} bytes");
+    Err(ConfigError::Syntax { file: origin.file.to_owned(), at: String::new(), message })
 }
 
 #[cfg(test)]

@@ -9,9 +9,6 @@ use super::ConfigError;
 use super::brackets::{MAX_DEPTH, TooDeep, prepare};
 use super::schema;
 
-/// Limit in bytes on a configuration, which bounds the cost of parsing. Real configurations have a few kilobytes.
-const MAX_BYTES: usize = 1 << 20;
-
 /// The byte order mark that some editors write at the start of a file; it has no meaning.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -23,9 +20,6 @@ pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, Config
         at: at.map_or_else(String::new, |offset| position(text, offset)),
         message,
     };
-    if text.len() > MAX_BYTES {
-        return Err(fail(None, format!("larger than {MAX_BYTES} bytes")));
-    }
     let prepared = prepare(text).map_err(|TooDeep { offset }| {
         let message = format!("nested deeper than {MAX_DEPTH} levels");
         fail(Some(offset), message)

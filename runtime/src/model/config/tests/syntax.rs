@@ -96,6 +96,9 @@ fn deep_and_huge_texts_are_refused_before_they_are_parsed() {
     assert!(refusal(&deep[..1 << 20]).ends_with("nested deeper than 32 levels"));
     let huge = format!("name: '{}'", "a".repeat(1 << 20));
     assert_eq!(refusal(&huge), "config.pbtxt: larger than 1048576 bytes");
+    let many = format!("{{\"backend\": \"echo\", \"input\": [{{}}{}]}}", ",{}".repeat(1 << 19));
+    let error = ModelConfig::from_json(&many, ORIGIN).unwrap_err();
+    assert_eq!(error.to_string(), "config.pbtxt: larger than 1048576 bytes");
     // Brackets in strings and comments do not count.
     let quoted = format!("# {0}\nbackend: 'echo' name: \"{0}\"", "{".repeat(100));
     assert_eq!(read(&quoted).name.len(), 100);
