@@ -21,7 +21,7 @@ use crate::backend::{
 };
 use crate::engine::{BatchLimit, Engine, EngineSpec, ModelMemory, Sample, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
-use crate::model::config::{ModelConfig, Warmup};
+use crate::model::config::{MAX_WARMUP_BYTES, ModelConfig, Warmup};
 use crate::model::interface::Interface;
 use crate::model_file::{self, torchserve};
 use crate::repository::{Launch, VersionSource};
@@ -106,8 +106,7 @@ impl Launcher {
         let started = now();
         let devices: Vec<Device> = config.instance_groups.iter().flat_map(|group| group.devices()).collect();
         let example = example::read(source, self.options.example.as_deref())?;
-        let samples = config.warmups.iter().map(|warmup| samples::read(warmup, &source.model_dir));
-        let samples = samples.collect::<Result<Vec<_>, _>>()?;
+        let samples = samples::read(&config.warmups, &source.model_dir, MAX_WARMUP_BYTES)?;
         let unpacked = unpack(source)?;
         let path = unpacked.as_ref().map_or(&source.path, |unpacked| &unpacked.path).clone();
         let model_source = ModelSource { samples, path, ..self.model_source(source, &config, &devices, example) };

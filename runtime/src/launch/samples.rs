@@ -15,11 +15,18 @@ use crate::small_file;
 /// Name of the folder of input files, next to the version directories.
 const FOLDER: &str = "warmup";
 
-/// Reads the inputs of a sample.
-pub(super) fn read(warmup: &Warmup, model_dir: &Path) -> Result<WarmUpSample, LoadError> {
+/// Reads the inputs of all samples, which have at most `most` bytes together, because they stay in memory until the
+/// model is ready.
+pub(super) fn read(warmups: &[Warmup], model_dir: &Path, most: u64) -> Result<Vec<WarmUpSample>, LoadError> {
+    let mut left = most;
+    warmups.iter().map(|warmup| sample(warmup, model_dir, &mut left)).collect()
+}
+
+/// Reads the inputs of a sample, and takes their bytes from those that are left.
+fn sample(warmup: &Warmup, model_dir: &Path, left: &mut u64) -> Result<WarmUpSample, LoadError> {
     let mut inputs = Vec::with_capacity(warmup.inputs.len());
     for (name, input) in &warmup.inputs {
-        let part = part(input, warmup.batch_size, model_dir);
+        let part = part(input, warmup.batch_size, model_dir, left);
         let part = part.map_err(|what| failed(&warmup.name, &format!("has input '{name}' {what}")))?;
         inputs.push((name.clone(), part));
     }
@@ -63,23 +70,29 @@ fn failed(sample: &str, what: &str) -> LoadError {
     LoadError::Warmup(format!("warm-up sample '{sample}' {what}"))
 }
 
-fn part(given: &WarmupInput, batch_size: usize, model_dir: &Path) -> Result<RequestTensor, String> {
+fn part(given: &WarmupInput, batch_size: usize, model_dir: &Path, left: &mut u64) -> Result<RequestTensor, String> {
     let rows = (batch_size > 0).then_some(batch_size as i64);
     let dims: Vec<i64> = rows.into_iter().chain(given.shape.signed()).collect();
     let shape = Shape::new(&dims).map_err(|error| error.to_string())?;
-    let row = row(given, model_dir)?;
-    Ok(RequestTensor { shape, datatype: given.datatype, data: Bytes::from(row.repeat(batch_size.max(1))) })
+    let row = row(given, model_dir, *left / batch_size.max(1) as u64)?;
+    let data = row.repeat(batch_size.max(1));
+    *left = left.saturating_sub(data.len() as u64);
+    Ok(RequestTensor { shape, datatype: given.datatype, data: Bytes::from(data) })
 }
 
-fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
+/// Returns a row of at most `most` bytes.
+fn row(given: &WarmupInput, model_dir: &Path, most: u64) -> Result<Vec<u8>, String> {
     // An empty string takes four zero bytes, which are its length.
     let size = given.shape.elements() * given.datatype.size().unwrap_or(4);
+    if size as u64 > most {
+        return Err(format!("with which the inputs of all samples have more than {MAX_WARMUP_BYTES} bytes"));
+    }
     match &given.data {
         WarmupData::Zero => Ok(vec![0; size]),
         WarmupData::Random => Ok(random(given.datatype, given.shape.elements())),
         WarmupData::File(file) => {
             let path = model_dir.join(FOLDER).join(file);
-            small_file::read(&path, MAX_WARMUP_BYTES).map_err(|error| format!("from '{}': {error}", path.display()))
+            small_file::read(&path, most).map_err(|error| format!("from '{}': {error}", path.display()))
         }
     }
 }
@@ -100,4 +113,34 @@ fn random(datatype: DataType, elements: usize) -> Vec<u8> {
     };
     let zero = vec![0; datatype.size().unwrap_or(4)];
     (0..elements).flat_map(|i| if i % 3 == 0 { one } else { &zero[..] }).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A sample with one input of eight bytes in each row, or more from a file.
+    fn warmup(batch_size: usize, data: WarmupData) -> Warmup {
+        let datatype = if matches!(data, WarmupData::File(_)) { DataType::Bytes } else { DataType::Fp32 };
+        let input = WarmupInput { datatype, shape: Shape::new(&[2]).unwrap(), data };
+        Warmup { name: "w".to_owned(), batch_size, count: 1, inputs: [("x".to_owned(), input)].into() }
+    }
+
+    #[test]
+    fn the_inputs_of_all_samples_share_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(FOLDER)).unwrap();
+        fs::write(folder.path().join(FOLDER).join("x"), [0; 16]).unwrap();
+        let file = || WarmupData::File("x".to_owned());
+        let read = |warmups: &[Warmup]| super::read(warmups, folder.path(), 40).map_err(|error| error.to_string());
+        let fitting = read(&[warmup(3, WarmupData::Zero), warmup(0, file())]).unwrap();
+        assert_eq!(fitting.iter().map(|sample| sample.inputs[0].1.data.len()).collect::<Vec<_>>(), [24, 16]);
+        let error = read(&[warmup(3, WarmupData::Zero), warmup(3, WarmupData::Random)]).unwrap_err();
+        assert!(error.ends_with("with which the inputs of all samples have more than 1073741824 bytes"), "{error}");
+        let error = read(&[warmup(2, file()), warmup(1, file())]).unwrap_err();
+        assert!(error.ends_with("it is larger than 8 bytes"), "{error}");
+        assert!(read(&[warmup(3, file())]).is_err());
+    }
 }

@@ -56,8 +56,8 @@ fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Limit in bytes on an input with all its rows. A client's request of that size would be refused, and larger inputs
-/// would take the memory of other models.
+/// Limit in bytes on an input with all its rows, and on the inputs of all samples of a model, which are in memory
+/// together. A client's request of that size would be refused, and larger inputs would take the memory of other models.
 pub(crate) const MAX_WARMUP_BYTES: u64 = 1 << 30;
 
 /// Parses the warm-up requests.

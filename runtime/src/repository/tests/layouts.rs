@@ -316,3 +316,19 @@ async fn labels_are_read_with_the_source() {
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(repository.find("m", "").unwrap().source.labels["y"], ["cat", "dog", "owl"]);
 }
+
+#[tokio::test]
+async fn the_labels_of_all_outputs_share_a_limit() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let output =
+        |name: &str| format!("output {{ name: \"{name}\" data_type: TYPE_FP32 dims: 3 label_filename: \"y.txt\" }}");
+    let input = "input { name: \"x\" data_type: TYPE_FP32 dims: 3 }";
+    folder.write("m/config.pbtxt", &format!("backend: \"pytorch\" {input} {} {}", output("y"), output("z")));
+    folder.write("m/y.txt", &"\n".repeat(1_500_000));
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options(ControlMode::None));
+    let failures = repository.start().await.unwrap_err();
+    assert!(
+        failures[0].to_string().contains("the labels of all outputs take more than 67108864 bytes"),
+        "{failures:?}"
+    );
+}
