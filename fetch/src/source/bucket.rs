@@ -141,7 +141,8 @@ impl<'a> BucketStore<'a> {
         }
     }
 
-    /// Returns the object with exactly the key, otherwise all below the prefix.
+    /// Returns the object with exactly the key, otherwise all below the prefix. If there are more than the limit,
+    /// the list is cut after one more.
     async fn objects(&self, store: &dyn ObjectStore, limits: &Limits) -> Result<Vec<ObjectMeta>, Cause> {
         let key = &self.source.key;
         if !key.as_ref().is_empty() {
@@ -169,7 +170,7 @@ impl Store for BucketStore<'_> {
         let mut denied = None;
         for login in &self.logins {
             match self.list_as(*login, limits).await {
-                Ok(objects) => return listing(self.source, objects).map_err(StoreError::Fatal),
+                Ok(objects) => return listing(self.source, objects, limits).map_err(StoreError::Fatal),
                 // A bucket that is not public may be open to the machine's own identity.
                 Err(cause) if *login == Login::Anonymous && cause.is_denied() => denied = Some(cause),
                 Err(cause) => match denied {
@@ -217,8 +218,12 @@ fn validator(tag: &str) -> Option<String> {
 }
 
 /// Converts what a bucket listed. The prefix is taken off the paths; a single object has its base name, and is unpacked
-/// if it is an archive.
-fn listing(source: &BucketSource, objects: Vec<ObjectMeta>) -> Result<Vec<Object>, FetchError> {
+/// if it is an archive. A list that was cut is refused: a mirror would take the missing models for removed ones.
+fn listing(source: &BucketSource, objects: Vec<ObjectMeta>, limits: &Limits) -> Result<Vec<Object>, FetchError> {
+    if objects.len() as u64 > limits.entries {
+        let what = format!("the number of files of {}", source.uri);
+        return Err(FetchError::TooLarge { what, limit: limits.entries });
+    }
     let unavailable = |reason: String| FetchError::Unavailable { uri: source.uri.clone(), reason };
     let is_single = objects.len() == 1 && objects.iter().all(|object| object.location == source.key);
     let mut found = Vec::with_capacity(objects.len());
@@ -277,7 +282,8 @@ mod tests {
     }
 
     fn paths(uri: &str, keys: &[(&str, u64)]) -> Result<Vec<(String, Packing)>, String> {
-        let found = listing(&source(uri), objects(keys)).map_err(|error| error.to_string())?;
+        let limits = Limits { entries: 4, ..Limits::default() };
+        let found = listing(&source(uri), objects(keys), &limits).map_err(|error| error.to_string())?;
         Ok(found.into_iter().map(|object| (object.path.as_str().to_owned(), object.packing)).collect())
     }
 
@@ -327,6 +333,14 @@ mod tests {
         let error = paths("s3://b/m/x", &[]).unwrap_err();
         assert!(error.starts_with("s3://b/m/x: no object has this key or is below it in the bucket b"), "{error}");
         assert!(paths("s3://b/m", &[("m", 0), ("m/x", 0)]).is_ok());
+    }
+
+    #[test]
+    fn a_list_that_was_cut_is_refused() {
+        let all = [("m/1", 0), ("m/1/a", 1), ("m/1/b", 1), ("m/1/c", 1), ("m/2/a", 1)];
+        assert_eq!(paths("s3://b/m", &all[..4]).unwrap().len(), 3);
+        // Without the mark of a directory the number of files is within the limit.
+        assert_eq!(paths("s3://b/m", &all).unwrap_err(), "the number of files of s3://b/m exceeds 4");
     }
 
     #[test]
