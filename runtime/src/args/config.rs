@@ -83,7 +83,8 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLoadError {
     Exit,
-    /// Serves the other models; the repository index shows the reason.
+    /// Serves the other models. The repository index shows the reason, and the log that of a model that could not be
+    /// fetched.
     Serve,
 }
 

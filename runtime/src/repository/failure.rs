@@ -18,7 +18,7 @@ pub(crate) enum LoadFailure {
     /// `--load-model` names a model that no repository path holds; `held` lists the models that the paths do hold.
     #[error("failed to load '{model}', failed to poll from model repository: it holds {held}")]
     Absent { model: String, held: String },
-    /// A repository path could not be read before anything was loaded.
+    /// A repository could not be read, or not all of its models could be fetched, before anything was loaded.
     #[error("failed to poll from model repository: {reason}")]
     Repository { reason: String },
 }

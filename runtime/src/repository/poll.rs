@@ -28,12 +28,16 @@ const EMPTY_MODEL: &str =
 const ALL_MODELS: &str = "*";
 
 impl<L: Launch> ModelLifecycle<L> {
-    /// Makes the initial loads, and returns those that failed.
+    /// Makes the initial loads, and returns those that failed. A model that cannot be fetched does not prevent the
+    /// loads of the others.
     pub(super) async fn start(self: &Arc<Self>) -> Vec<LoadFailure> {
-        let failures = match self.scan(&self.wanted_at_start()).await {
-            Ok(catalog) => self.start_from(catalog).await,
-            Err(reason) => vec![LoadFailure::Repository { reason }],
-        };
+        let refreshed = self.refresh(&self.wanted_at_start()).await;
+        let mut failures: Vec<_> =
+            refreshed.err().map(|reason| LoadFailure::Repository { reason }).into_iter().collect();
+        match self.list().await {
+            Ok(catalog) => failures.extend(self.start_from(catalog).await),
+            Err(reason) => failures.push(LoadFailure::Repository { reason }),
+        }
         self.registry.update(|registry| registry.phase = registry.phase.after_start());
         failures
     }

@@ -78,6 +78,8 @@ async fn a_repository_that_cannot_be_fetched_is_a_failure_at_start() {
     let failures = repository.start().await.unwrap_err();
     let expected = "failed to poll from model repository: s3://b/a/1/model.pt answered 403";
     assert_eq!(failures.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    // The models that could be fetched are loaded, for a server that continues.
+    assert_eq!(index(&repository), ["a 1 READY", "b 1 READY"]);
 }
 
 #[tokio::test]
