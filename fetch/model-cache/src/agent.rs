@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use weir_fetch::node_cache::{POLL_TIME, read_manifest};
+use weir_fetch::node_cache::{EntryManifest, POLL_TIME, read_manifest};
 
 use crate::accounts::{Accounts, Namespace, TokenReviewer};
 use crate::clock;
@@ -179,16 +179,19 @@ impl Agent {
 
     /// Stores the entry in a stream, and ends the lease. Blocks while it reads the stream.
     pub(crate) fn store(&self, id: &EntryId, lease: &LeaseId, stream: &mut impl Read) -> Result<(), CacheError> {
-        let stored = self.try_store(id, lease, stream);
-        if stored.is_err() {
-            self.index.lock().abandon(id, lease);
+        let begun = self.begin(id, lease, stream);
+        if begun.is_err() {
+            // Fails if the lease is not held, or if another upload with it has begun, which needs its room.
+            let _ = self.index.lock().end(id, lease, now());
         }
+        let stored = begun.and_then(|manifest| self.receive(id, lease, manifest, stream));
         self.changed.notify_waiters();
         self.measure();
         stored
     }
 
-    fn try_store(&self, id: &EntryId, lease: &LeaseId, stream: &mut impl Read) -> Result<(), CacheError> {
+    /// Makes room for the files of a stream, and returns the list of them at its beginning.
+    fn begin(&self, id: &EntryId, lease: &LeaseId, stream: &mut impl Read) -> Result<EntryManifest, CacheError> {
         self.renew(id, lease)?;
         let manifest = read_manifest(stream).map_err(|error| CacheError::Invalid(error.to_string()))?;
         let removed = self.index.lock().begin(id, lease, disk::stored(&manifest), now())?;
@@ -197,7 +200,19 @@ impl Agent {
             self.disk.remove(&victim, &entry);
             self.metrics.evictions.inc();
         }
-        let entry = self.disk.store(id, lease, manifest, stream)?;
+        Ok(manifest)
+    }
+
+    /// Stores the files of a stream for which there is room.
+    fn receive(
+        &self,
+        id: &EntryId,
+        lease: &LeaseId,
+        manifest: EntryManifest,
+        stream: &mut impl Read,
+    ) -> Result<(), CacheError> {
+        let stored = self.disk.store(id, lease, manifest, stream);
+        let entry = stored.inspect_err(|_| self.index.lock().abandon(id, lease))?;
         self.metrics.received.inc_by(entry.bytes);
         self.index.lock().finish(id.clone(), entry);
         Ok(())
@@ -212,4 +227,82 @@ impl Agent {
 
 fn now() -> Now {
     Now { timer: clock::now(), wall: clock::wall() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use async_trait::async_trait;
+    use weir_fetch::node_cache::{CachedFile, EntryKey, head};
+
+    use super::*;
+    use crate::accounts::ReviewError;
+
+    struct NoReview;
+
+    #[async_trait]
+    impl TokenReviewer for NoReview {
+        async fn review(&self, _: &str) -> Result<Option<Namespace>, ReviewError> {
+            Ok(None)
+        }
+    }
+
+    /// A stream of an entry, which calls a function before its last byte.
+    struct Interrupted<F> {
+        bytes: Vec<u8>,
+        call: Option<F>,
+    }
+
+    impl<F: FnOnce()> Read for Interrupted<F> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.bytes.len() == 1
+                && let Some(call) = self.call.take()
+            {
+                call();
+            }
+            let length = buffer.len().min(self.bytes.len().div_ceil(2));
+            buffer[..length].copy_from_slice(&self.bytes[..length]);
+            self.bytes.drain(..length);
+            Ok(length)
+        }
+    }
+
+    fn cache(folder: &Path) -> (Arc<Agent>, EntryId) {
+        let agent = Agent::open(folder, CacheLimits::of_bytes(1 << 20), Arc::new(NoReview)).unwrap();
+        let key = EntryKey::parse(&"a".repeat(64)).unwrap();
+        (agent, EntryId { namespace: Namespace::parse("team").unwrap(), key })
+    }
+
+    fn stream() -> Vec<u8> {
+        let file = CachedFile { path: "a".to_owned(), size: 5, sha256: None };
+        let manifest = EntryManifest { files: vec![file], directories: Vec::new() };
+        [head(&manifest).unwrap(), b"hello".to_vec()].concat()
+    }
+
+    #[tokio::test]
+    async fn a_second_upload_with_a_lease_does_not_end_the_first_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (agent, id) = cache(folder.path());
+        let Reply::Fetch(lease) = agent.ask(&id, None).await.unwrap() else { panic!("no lease") };
+        let again = || {
+            assert!(matches!(agent.store(&id, &lease, &mut &stream()[..]), Err(CacheError::NoLease)));
+            assert!(matches!(agent.store(&id, &lease, &mut &b"nothing"[..]), Err(CacheError::Invalid(_))));
+            let other = agent.index.lock().ask(&id, None, &LeaseId::new(1), now()).unwrap();
+            assert_eq!(other, Decision::Wait(None));
+        };
+        agent.store(&id, &lease, &mut Interrupted { bytes: stream(), call: Some(again) }).unwrap();
+        assert_eq!(agent.index.lock().size().0, 1);
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_fails_ends_its_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let (agent, id) = cache(folder.path());
+        for refused in [&b"nothing"[..], &stream()[..stream().len() - 1]] {
+            let Reply::Fetch(lease) = agent.ask(&id, None).await.unwrap() else { panic!("no lease") };
+            assert!(matches!(agent.store(&id, &lease, &mut &*refused), Err(CacheError::Invalid(_))));
+        }
+        assert!(matches!(agent.ask(&id, None).await.unwrap(), Reply::Fetch(_)));
+    }
 }
