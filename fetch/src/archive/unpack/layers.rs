@@ -93,6 +93,10 @@ fn apply_entry(
     let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
     let kind = kind(entry);
     let unsafe_entry = |reason| FetchError::Unsafe { entry: name.clone(), reason };
+    if entry.header().entry_type().is_gnu_sparse() {
+        // The library would fill the holes, up to the size that the entry states, although no byte of them is read.
+        return Err(unsafe_entry("which is a sparse file"));
+    }
     match action(&name, &kind).map_err(unsafe_entry)? {
         Action::Skip(root) => {
             if roots.len() <= NAMED {

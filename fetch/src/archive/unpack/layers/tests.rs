@@ -196,3 +196,23 @@ fn an_image_without_models_is_refused() {
     assert!(unpack(&[layer(&[Directory("models")])]).is_err());
     assert!(unpack(&[b"no archive".repeat(100)]).unwrap_err().contains("cannot be read"));
 }
+
+#[test]
+fn a_sparse_file_is_refused_whatever_its_place() {
+    for name in ["etc/holes", "models/holes"] {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::GNUSparse);
+        header.set_size(0);
+        let gnu = header.as_gnu_mut().unwrap();
+        gnu.name[..name.len()].copy_from_slice(name.as_bytes());
+        // A hole of 8 EiB. Numbers that are too large for octal digits are in binary.
+        gnu.realsize = [0x80, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        gnu.sparse[0].offset = gnu.realsize;
+        gnu.sparse[0].numbytes = *b"00000000000\0";
+        header.set_cksum();
+        let mut builder = tar::Builder::new(Vec::new());
+        builder.append(&header, &b""[..]).unwrap();
+        let error = unpack(&[builder.into_inner().unwrap()]).unwrap_err();
+        assert_eq!(error, format!("the archive contains {name:?}, which is a sparse file"));
+    }
+}
