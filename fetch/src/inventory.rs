@@ -11,6 +11,7 @@ use crate::progress::size;
 use crate::shown_uri::without_secrets;
 use crate::source::{BucketStore, HttpStore, Hub, Registry, Source};
 use crate::store::{Object, Store, StoreError};
+use crate::transfer::check;
 
 /// Number of attempts of each request.
 const ATTEMPTS: u32 = 2;
@@ -56,6 +57,7 @@ pub async fn inspect(access: &Access, uri: &str, limits: &Limits) -> Result<Inve
 
 async fn look<S: Store>(store: &S, limits: &Limits, uri: &str) -> Result<Inventory, FetchError> {
     let objects = repeated(uri, || store.list(limits)).await?;
+    check(&objects, limits, uri)?;
     // The right to list a bucket does not include the right to read its objects.
     if let Some(object) = objects.iter().find(|object| object.size != Some(0)) {
         repeated(uri, || store.read(object, 0..1)).await?;
@@ -153,6 +155,16 @@ mod tests {
         );
         assert_eq!(looked(vec![object("a", None)], vec![Ok(())]).await.unwrap(), "1 file, of unknown size");
         assert_eq!(looked(vec![object("a", Some(0))], vec![]).await.unwrap(), "1 file, 0 B");
+    }
+
+    #[tokio::test]
+    async fn files_that_a_fetch_would_refuse_are_an_error() {
+        let large = vec![object("a", Some(40 << 30)), object("b", Some(40 << 30))];
+        assert_eq!(looked(large, vec![]).await.unwrap_err(), "s3://b/m exceeds 68719476736");
+        let many = (0..=100_000).map(|number| object(&number.to_string(), Some(0))).collect();
+        assert_eq!(looked(many, vec![]).await.unwrap_err(), "the number of files of s3://b/m exceeds 100000");
+        let twice = vec![object("a", Some(0)), object("a/b", Some(0))];
+        assert!(looked(twice, vec![]).await.unwrap_err().contains("both a file and a directory"));
     }
 
     #[tokio::test(start_paused = true)]

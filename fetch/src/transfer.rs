@@ -143,7 +143,7 @@ fn delay(failures: u32, after: Option<Duration>) -> Duration {
 }
 
 /// Checks that the objects are within the limits, and that one directory can hold them all.
-fn check(objects: &[Object], limits: &Limits, uri: &str) -> Result<(), FetchError> {
+pub(crate) fn check(objects: &[Object], limits: &Limits, uri: &str) -> Result<(), FetchError> {
     if objects.len() as u64 > limits.entries {
         return Err(FetchError::TooLarge { what: format!("the number of files of {uri}"), limit: limits.entries });
     }
