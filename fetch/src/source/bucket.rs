@@ -343,6 +343,17 @@ mod tests {
         assert_eq!(paths("s3://b/m", &all).unwrap_err(), "the number of files of s3://b/m exceeds 4");
     }
 
+    #[tokio::test]
+    async fn a_list_has_a_limit_in_bytes() {
+        use crate::source::test_server::{Reply, TestServer};
+        let server = TestServer::start(|_| Reply::ok(vec![b' '; (32 << 20) + 1]));
+        let access = Access::default().with_variable("AWS_ENDPOINT_URL_S3", &format!("http://{}", server.address));
+        let (source, limits) = (source("s3://b"), Limits::default());
+        let listed = BucketStore::new(&source, &access, &limits).unwrap().list(&limits).await;
+        let Err(StoreError::Fatal(error)) = listed else { panic!("{listed:?}") };
+        assert_eq!(error.to_string(), "s3://b: the service answered with a list of more than 33554432 bytes");
+    }
+
     #[test]
     fn entity_tags_lose_their_quotes() {
         assert_eq!(validator("\"a-2\"").as_deref(), Some("a-2"));

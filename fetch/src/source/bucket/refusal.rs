@@ -27,7 +27,7 @@ pub(super) struct Unanswered {
     pub(super) reason: String,
     /// True if the request went to the metadata service of the machine.
     pub(super) is_metadata: bool,
-    /// True if another attempt would fail in the same way, because the server's certificate is not trusted.
+    /// True if another attempt would fail in the same way, for example because the server's certificate is not trusted.
     pub(super) is_final: bool,
 }
 

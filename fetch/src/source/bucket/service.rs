@@ -4,9 +4,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Collected, Limited};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
@@ -19,6 +21,10 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum size of an error document that is read, in bytes.
 const MAX_ERROR: usize = 16 << 10;
+
+/// Maximum size of an answer with a list of objects, in bytes. A page has a thousand objects of Amazon's and Google's
+/// services and five thousand of Azure's, which take 2 KB each at most unless their names have many escapes.
+const MAX_LIST: usize = 32 << 20;
 
 /// Client for all connections of a store.
 #[derive(Clone, Debug)]
@@ -80,8 +86,7 @@ impl HttpService for Connector {
             status if status.is_success() && is_list => {
                 let response: http::Response<reqwest::Body> = response.into();
                 let (parts, body) = into_response(response).into_parts();
-                let list = http_body_util::BodyExt::collect(body).await?.to_bytes();
-                let list = without_directories(&String::from_utf8_lossy(&list));
+                let list = without_directories(&String::from_utf8_lossy(&list(body).await?));
                 Ok(HttpResponse::from_parts(parts, list.into()))
             }
             status if status.is_success() => {
@@ -98,7 +103,7 @@ impl Connector {
         let url = Url::parse(&request.uri().to_string());
         let url = url.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let (parts, body) = request.into_parts();
-        let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
+        let body = body.collect().await?.to_bytes();
         let sent = self.web.plain().request(parts.method, url.clone()).headers(parts.headers).body(body).send().await;
         sent.map_err(|error| {
             let reason = web::unreachable(&url, &error);
@@ -112,7 +117,6 @@ fn unanswered(error: Unanswered) -> HttpError {
 }
 
 fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
-    use http_body_util::BodyExt;
     let (parts, body) = response.into_parts();
     let failed = |error: reqwest::Error| {
         let reason = match web::interrupted(&error) {
@@ -121,7 +125,19 @@ fn into_response(response: http::Response<reqwest::Body>) -> HttpResponse {
         };
         unanswered(Unanswered { reason, is_metadata: false, is_final: false })
     };
-    HttpResponse::from_parts(parts, object_store::client::HttpResponseBody::new(body.map_err(failed)))
+    HttpResponse::from_parts(parts, HttpResponseBody::new(body.map_err(failed)))
+}
+
+/// Reads a list of objects.
+async fn list(body: HttpResponseBody) -> Result<Bytes, HttpError> {
+    let read = Limited::new(body, MAX_LIST).collect().await;
+    read.map(Collected::to_bytes).map_err(|error| match error.downcast::<HttpError>() {
+        Ok(interrupted) => *interrupted,
+        Err(_) => {
+            let reason = format!("the service answered with a list of more than {MAX_LIST} bytes");
+            unanswered(Unanswered { reason, is_metadata: false, is_final: true })
+        }
+    })
 }
 
 /// Removes the objects of a list whose keys end with a slash, by which some tools mark directories. `object_store` would
