@@ -39,6 +39,7 @@ use crate::model::job::Job;
 use crate::statistics::{Snapshot, Statistics};
 
 pub use memory::ModelMemory;
+use warmup::WarmedUp;
 pub(crate) use warmup::{Sample, WarmUpPlan};
 pub(crate) use watch::{BatchLimit, EngineWatch, RunThread, StuckBatch};
 
@@ -70,6 +71,7 @@ pub(crate) struct Engine {
     /// The instances by number; `None` for those bound to their thread.
     instances: Vec<Option<inline::SharedRunner>>,
     memory: ModelMemory,
+    limitation: Option<String>,
 }
 
 /// Size in bytes of scores that are searched for the best classes off the reactor. If a request needs many classes, the
@@ -144,6 +146,7 @@ impl Engine {
             threads: Mutex::new(Vec::new()),
             instances: Vec::new(),
             memory: ModelMemory { weights: model.weight_bytes(), ..ModelMemory::default() },
+            limitation: None,
         };
         match engine.start_instances(model, &devices, &warm_up) {
             Ok(()) => Ok(engine),
@@ -176,9 +179,11 @@ impl Engine {
             let started = context.start(Arc::clone(model), Arc::clone(&warm_up))?;
             self.threads.lock().push(started.thread);
             self.instances.push(started.ready.shared);
-            if let Some(memory) = started.ready.memory {
+            let WarmedUp { memory, limitation } = started.ready.warmed_up;
+            if let Some(memory) = memory {
                 self.memory.add(memory, started.ready.overlap);
             }
+            self.limitation = self.limitation.take().or(limitation);
         }
         Ok(())
     }
@@ -297,6 +302,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn memory(&self) -> ModelMemory {
         self.memory
+    }
+
+    /// The reason why requests will probably fail, as the warm-up has shown; `None` if it has shown none.
+    #[must_use]
+    pub(crate) fn limitation(&self) -> Option<&str> {
+        self.limitation.as_deref()
     }
 
     /// Predicted queue wait of a request that arrives now, from the measured batch times.

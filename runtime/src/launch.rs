@@ -114,7 +114,6 @@ impl Launcher {
         check_code(backend.as_ref(), &model_source)?;
         let model = backend.load(&model_source)?;
         let signature = model.signature().clone();
-        let limitation = model.limitation().map(str::to_owned);
         let config = config.complete(&signature).map_err(refused)?;
         let interface = Interface { model: source.name.clone(), signature, padding: config.padding.clone() };
         let spec = EngineSpec {
@@ -130,10 +129,10 @@ impl Launcher {
         self.batch_monitor.add(engine.watch());
         Ok(LoadedModel {
             _share: self.capacity.share(engine.capacity()),
+            limitation: engine.limitation().or(model.limitation()).map(str::to_owned),
             engine,
             config: Arc::new(config),
             load: started.elapsed(),
-            limitation,
             in_use: InUseCount::default(),
             _unpacked: unpacked,
         })

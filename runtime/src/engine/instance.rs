@@ -10,7 +10,7 @@ use weir_batcher::Worker;
 use super::context::InstanceContext;
 use super::inline::SharedRunner;
 use super::runner::Runner;
-use super::warmup::{WarmUpPlan, warm_up};
+use super::warmup::{WarmUpPlan, WarmedUp, warm_up};
 use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap, RunMemory, STACK_OF_MODELS};
 use crate::model::job::Job;
@@ -26,8 +26,7 @@ pub(super) struct StartedInstance {
 pub(super) struct ReadyInstance {
     /// The instance, if other threads may run it too.
     pub(super) shared: Option<SharedRunner>,
-    /// Memory of the largest run of the warm-up; `None` if it was not counted.
-    pub(super) memory: Option<RunMemory>,
+    pub(super) warmed_up: WarmedUp,
     /// Number of batches that the instance holds at a time.
     pub(super) overlap: Overlap,
 }
@@ -58,13 +57,13 @@ impl InstanceContext {
 
     fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Result<ReadyInstance, LoadError>>) {
         let made = model.instance(self.device).and_then(|mut instance| {
-            let memory = warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
+            let WarmedUp { memory, limitation } = warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
             instance.finish_warm_up();
             let graphs = instance.run_memory().map_or(0, |run| run.graphs);
-            Ok((instance, memory.map(|run| RunMemory { graphs, ..run })))
+            Ok((instance, WarmedUp { memory: memory.map(|run| RunMemory { graphs, ..run }), limitation }))
         });
         // `start` waits for exactly this message.
-        let (instance, memory) = match made {
+        let (instance, warmed_up) = match made {
             Ok(made) => made,
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -81,7 +80,7 @@ impl InstanceContext {
         let context = Arc::new(self);
         let runner = Arc::new(Mutex::new(Runner { context: Arc::clone(&context), instance }));
         let shared = (affinity == Affinity::None).then(|| Arc::clone(&runner));
-        let _ = ready.send(Ok(ReadyInstance { shared, memory, overlap }));
+        let _ = ready.send(Ok(ReadyInstance { shared, warmed_up, overlap }));
         match overlap {
             Overlap::None => serve(&runner, worker, context.device),
             Overlap::OneAhead => ahead::serve(&runner, &context, worker),

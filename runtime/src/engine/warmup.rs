@@ -55,13 +55,23 @@ const ON_DEVICES: u32 = 3;
 /// once they no longer fit the cache, and larger sizes are slower still.
 const HOPELESS: f64 = 1.25;
 
-/// Runs the plan on a new instance. Returns the memory of the largest run, if it was counted.
+/// The result of a warm-up.
+#[derive(Debug)]
+pub(super) struct WarmedUp {
+    /// Memory of the largest run; `None` if it was not counted.
+    pub(super) memory: Option<RunMemory>,
+    /// The reason why requests will probably fail: the device had no memory for a single row. `None` if a row ran, or
+    /// if no run was tried.
+    pub(super) limitation: Option<String>,
+}
+
+/// Runs the plan on a new instance.
 pub(super) fn warm_up(
     plan: &WarmUpPlan,
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) -> Result<Option<RunMemory>, LoadError> {
+) -> Result<WarmedUp, LoadError> {
     for sample in &plan.samples {
         for _ in 0..sample.count.max(1) {
             run(interface, instance, &sample.job)
@@ -76,26 +86,27 @@ pub(super) fn warm_up(
             };
             Ok(warm_up_on_copy((budget, inputs), interface, instance, batcher))
         }
-        WarmUp::Needless => Ok(instance.run_memory()),
+        WarmUp::Needless => Ok(WarmedUp { memory: instance.run_memory(), limitation: None }),
     }
 }
 
 /// Measures the sizes without changing the instance. So the first client meets the state in which the model was saved,
-/// or in which the configuration's samples left it. Returns the memory of the largest run.
+/// or in which the configuration's samples left it.
 fn warm_up_on_copy(
     on: (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) -> Option<RunMemory> {
+) -> WarmedUp {
     match instance.warm_up_copy() {
         Ok(None) => {
-            measure_sizes(on, interface, instance, batcher);
-            instance.run_memory()
+            let limitation = measure_sizes(on, interface, instance, batcher);
+            WarmedUp { memory: instance.run_memory(), limitation }
         }
         Ok(Some(mut copy)) => {
-            measure_sizes(on, interface, copy.as_mut(), batcher);
-            copy.run_memory()
+            // The copy takes memory that requests will have, so its failures predict none of theirs.
+            let _ = measure_sizes(on, interface, copy.as_mut(), batcher);
+            WarmedUp { memory: copy.run_memory(), limitation: None }
         }
         Err(error) => {
             tracing::warn!(
@@ -103,25 +114,27 @@ fn warm_up_on_copy(
                 %error,
                 "skipping warm-up: its runs would change the model's state, and the device has no memory for a copy of the model"
             );
-            instance.run_memory()
+            WarmedUp { memory: instance.run_memory(), limitation: None }
         }
     }
 }
 
+/// Returns the limitation of [`WarmedUp`].
 fn measure_sizes(
     (budget, inputs): (Duration, &[WarmUpInput]),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) {
+) -> Option<String> {
     let begun = now();
-    for input in inputs {
+    let (mut ran_any, mut no_room) = (false, None);
+    'inputs: for input in inputs {
         let (mut best, mut last, mut ran) = (f64::INFINITY, Duration::ZERO, 0);
         let most = interface.signature.max_batch_size.min(input.most_rows);
         for rows in sizes(most) {
             // Twice the rows take about twice the time. Sizes that are left out are measured when requests use them.
             if begun.elapsed() + last * 2 > budget {
-                return;
+                break 'inputs;
             }
             let Some(job) = input::job(interface, input, rows) else {
                 break;
@@ -131,14 +144,17 @@ fn measure_sizes(
                 Ok(elapsed) => elapsed,
                 Err(reason) => {
                     tracing::warn!(model = interface.model, rows, %reason, "a warm-up run failed");
-                    if matches!(reason, ServeError::OutOfMemory(_)) && ran > 0 {
-                        batcher.ran_out_of_memory(&job.group, ran);
+                    if let ServeError::OutOfMemory(reason) = reason {
+                        match ran {
+                            0 => no_room = Some(reason),
+                            _ => batcher.ran_out_of_memory(&job.group, ran),
+                        }
                     }
                     break;
                 }
             };
             batcher.record(&job.group, rows, elapsed);
-            (last, ran) = (elapsed, rows);
+            (last, ran, ran_any) = (elapsed, rows, true);
             let per_row = elapsed.as_secs_f64() / rows as f64;
             if per_row > best * HOPELESS {
                 break;
@@ -146,6 +162,11 @@ fn measure_sizes(
             best = best.min(per_row);
         }
     }
+    let reason = no_room.filter(|_| !ran_any)?;
+    Some(format!(
+        "the device had too little memory for one row, so requests may fail ({reason}): free memory on it, and load the \
+         model again"
+    ))
 }
 
 /// Returns the duration of a batch of this size, after the instance has tried to make it faster. A size that looks

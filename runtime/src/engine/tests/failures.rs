@@ -265,6 +265,24 @@ fn a_warm_up_that_runs_out_of_memory_limits_the_first_batches() {
     assert_eq!(runs.lock().iter().filter(|rows| **rows > 2).count(), 1);
 }
 
+#[test]
+fn a_row_that_does_not_fit_the_memory_is_a_limitation() {
+    let limitation = |most: usize| {
+        let fake = Fake::new(move |batch| match batch.rows {
+            rows if rows <= most => add_one(batch),
+            _ => Err(ModelError::OutOfMemory("8 GiB wanted".to_owned())),
+        });
+        let engine = fake.try_start(|spec| {
+            spec.warm_up.sizes = warm_up_on_zeros(8);
+            spec.warm_up.budget = Duration::from_secs(20);
+        });
+        engine.unwrap().limitation().map(str::to_owned)
+    };
+    assert_eq!(limitation(1), None);
+    let reason = limitation(0).unwrap();
+    assert!(reason.contains("too little memory for one row") && reason.contains("8 GiB wanted"), "{reason}");
+}
+
 /// A model whose instances cannot be created.
 struct Unmakeable {
     signature: Signature,
