@@ -6,9 +6,9 @@ mod hub;
 mod located;
 mod registry;
 #[cfg(test)]
-mod test_server;
+pub(crate) mod test_server;
 
-pub(crate) use self::bucket::{BucketSource, BucketStore};
+pub(crate) use self::bucket::{AZURE_BLOB, BucketSource, BucketStore};
 pub(crate) use self::http::{HttpSource, HttpStore};
 pub(crate) use self::hub::{Address, Hub};
 pub(crate) use self::registry::{Reference, Registry};

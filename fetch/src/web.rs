@@ -1,6 +1,7 @@
 //! Requests over HTTP for all schemes: proxies from the environment, redirects with guards, and errors without secrets.
 
 mod redirect;
+mod resolver;
 mod response;
 
 use std::io;
@@ -11,6 +12,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, Response, Url};
 
 pub(crate) use self::redirect::is_service_of_machine;
+use self::resolver::GuardedResolver;
 pub(crate) use self::response::{Head, is_empty_file, may_succeed_later};
 use crate::error::FetchError;
 use crate::limits::Limits;
@@ -36,6 +38,7 @@ pub(crate) enum Trust {
 #[derive(Clone, Debug)]
 pub(crate) struct WebClient {
     client: Client,
+    resolver: GuardedResolver,
 }
 
 impl WebClient {
@@ -46,18 +49,20 @@ impl WebClient {
     pub(crate) fn new(limits: &Limits, trust: &Trust) -> Result<Self, String> {
         // Fails if the process already has a crypto provider; any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let resolver = GuardedResolver::default();
         // reqwest takes the proxies from the environment. HTTP/2 would send all ranges over one connection.
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(limits.stall)
             .http1_only()
+            .dns_resolver(resolver.clone())
             .redirect(Policy::none());
         let builder = match trust {
             Trust::System => builder,
             Trust::Also(pem) => builder.tls_certs_merge(authorities(pem)?),
             Trust::Any => builder.tls_danger_accept_invalid_certs(true),
         };
-        Ok(Self { client: builder.build().map_err(|error| causes(&error))? })
+        Ok(Self { client: builder.build().map_err(|error| causes(&error))?, resolver })
     }
 
     /// Returns the client below, which follows no redirects.
@@ -85,7 +90,7 @@ impl WebClient {
         for _ in 0..=redirect::MAX_REDIRECTS {
             let sent = self.client.request(method.clone(), at.clone()).headers(headers.clone()).send().await;
             let response = sent.map_err(|error| without_response(url, &at, &error))?;
-            let Some(next) = redirect(url, &at, &response).await? else {
+            let Some(next) = self.redirect(url, &at, &response).await? else {
                 return Ok(response);
             };
             if next.origin() != at.origin() {
@@ -94,6 +99,43 @@ impl WebClient {
             at = next;
         }
         Err(refused_redirect(url, &at, "which exceeds the limit of 10 redirects"))
+    }
+
+    /// Returns the URL that a response redirects to; `None` if it is not a redirect.
+    async fn redirect(&self, asked: &Url, from: &Url, response: &Response) -> Result<Option<Url>, StoreError> {
+        let location = response.headers().get(header::LOCATION);
+        let Some(location) = location.filter(|_| response.status().is_redirection()) else {
+            return Ok(None);
+        };
+        let location = location.to_str().unwrap_or_default();
+        let Ok(to) = from.join(location) else {
+            return Err(refused_redirect(asked, from, "which sent an invalid Location header"));
+        };
+        self.check_host(asked, from, &to).await?;
+        Ok(Some(to))
+    }
+
+    /// Checks a host that a server named in another way than by a redirect.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`] if a redirect from `asked` to `named` would be refused.
+    pub(crate) async fn check_named_host(&self, asked: &Url, named: &Url) -> Result<(), StoreError> {
+        self.check_host(asked, asked, named).await
+    }
+
+    async fn check_host(&self, asked: &Url, from: &Url, to: &Url) -> Result<(), StoreError> {
+        if let Some(reason) = redirect::refusal(from, to) {
+            return Err(refused_redirect(asked, to, reason));
+        }
+        // A redirect to the host of the original URI is allowed even if that is this machine.
+        if to.host_str() == asked.host_str() {
+            return Ok(());
+        }
+        if let Some(reason) = inner_host(to).await {
+            return Err(refused_redirect(asked, to, reason));
+        }
+        self.resolver.guard(to.host_str().unwrap_or_default());
+        Ok(())
     }
 }
 
@@ -155,28 +197,6 @@ fn authorities(pem: &[u8]) -> Result<Vec<Certificate>, String> {
         none if none.is_empty() => Err("the file of certificate authorities has no certificate".to_owned()),
         authorities => Ok(authorities),
     }
-}
-
-/// Returns the URL that a response redirects to; `None` if it is not a redirect.
-async fn redirect(asked: &Url, from: &Url, response: &Response) -> Result<Option<Url>, StoreError> {
-    let location = response.headers().get(header::LOCATION);
-    let Some(location) = location.filter(|_| response.status().is_redirection()) else {
-        return Ok(None);
-    };
-    let location = location.to_str().unwrap_or_default();
-    let Ok(to) = from.join(location) else {
-        return Err(refused_redirect(asked, from, "which sent an invalid Location header"));
-    };
-    if let Some(reason) = redirect::refusal(from, &to) {
-        return Err(refused_redirect(asked, &to, reason));
-    }
-    // A redirect to the host of the original URI is allowed even if that is this machine.
-    if to.host_str() != asked.host_str()
-        && let Some(reason) = inner_host(&to).await
-    {
-        return Err(refused_redirect(asked, &to, reason));
-    }
-    Ok(Some(to))
 }
 
 fn refused_redirect(asked: &Url, to: &Url, reason: &'static str) -> StoreError {
@@ -243,21 +263,4 @@ pub(crate) fn causes(error: &reqwest::Error) -> String {
         "timed out waiting for data from the server".clone_into(&mut text);
     }
     text
-}
-
-/// Checks a host that a server named in another way than by a redirect.
-///
-/// # Errors
-/// [`StoreError::Fatal`] if a redirect from `asked` to `named` would be refused.
-pub(crate) async fn check_named_host(asked: &Url, named: &Url) -> Result<(), StoreError> {
-    if let Some(reason) = redirect::refusal(asked, named) {
-        return Err(refused_redirect(asked, named, reason));
-    }
-    if named.host_str() == asked.host_str() {
-        return Ok(());
-    }
-    match inner_host(named).await {
-        Some(reason) => Err(refused_redirect(asked, named, reason)),
-        None => Ok(()),
-    }
 }

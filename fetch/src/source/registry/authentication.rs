@@ -11,7 +11,7 @@ use super::challenge::{Challenge, parse};
 use super::docker_config::RegistryCredential;
 use crate::source::located::small;
 use crate::store::StoreError;
-use crate::web::{WebClient, check_named_host, failure, unreachable};
+use crate::web::{WebClient, failure, unreachable};
 
 /// Maximum size of a token server's answer, in bytes. Tokens with many permissions have some kilobytes.
 const MAX_ANSWER: usize = 1 << 20;
@@ -114,7 +114,7 @@ async fn token(
     let Ok(url) = registry.join(realm) else {
         return Err(AuthError::Refused("names a token server without a valid URL"));
     };
-    check_named_host(registry, &url).await.map_err(AuthError::Store)?;
+    client.check_named_host(registry, &url).await.map_err(AuthError::Store)?;
     let response = match login {
         Some(RegistryCredential::Identity(identity)) => exchange(client, &url, identity, permission).await,
         Some(RegistryCredential::Password { user, password }) => {
