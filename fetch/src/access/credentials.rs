@@ -205,6 +205,15 @@ fn read_text(path: &Path) -> io::Result<Option<String>> {
     Ok(String::from_utf8(fs::read(path)?).ok())
 }
 
+/// Returns the settings of one layer by their canonical names, of which `names` has the aliases.
+fn canonical(names: &[(&str, &[&str])], layer: &Values) -> Values {
+    let value = |(name, aliases): &(&str, &[&str])| {
+        let value = aliases.iter().filter_map(|alias| layer.get(*alias)).find(|value| !value.is_empty());
+        value.map(|value| ((*name).to_owned(), value.clone()))
+    };
+    names.iter().filter_map(value).collect()
+}
+
 /// Returns the first value of a name that is not empty, by the precedence of the layers.
 fn first<'a>(layers: &'a [Values], name: &str) -> Option<&'a str> {
     layers.iter().filter_map(|layer| layer.get(name)).map(String::as_str).find(|value| !value.is_empty())

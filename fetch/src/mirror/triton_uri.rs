@@ -2,9 +2,7 @@
 
 use crate::error::FetchError;
 use crate::shown_uri::without_secrets;
-
-/// Suffix of the hosts of Azure Blob Storage.
-const AZURE_BLOB: &str = ".blob.core.windows.net";
+use crate::source::AZURE_BLOB;
 
 /// A URI as this crate fetches it, and the endpoint that Triton's form has in front of the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ enum Provider {
 }
 
 /// Suffix of the hosts of Azure Blob Storage.
-const AZURE_BLOB: &str = ".blob.core.windows.net";
+pub(crate) const AZURE_BLOB: &str = ".blob.core.windows.net";
 
 /// Suffix of the hosts of Azure Files.
 const AZURE_FILES: &str = ".file.core.windows.net";

@@ -1,6 +1,6 @@
 //! Settings of Azure Blob Storage.
 
-use super::{Access, CredentialKind, Values, first};
+use super::{Access, CredentialKind, Values, canonical, first};
 
 /// Settings for the containers of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +54,6 @@ const NAMES: [(&str, &[&str]); 8] = [
     ("authority", &["AZURE_AUTHORITY_HOST"]),
 ];
 
-fn canonical(layer: &Values) -> Values {
-    let value = |(name, aliases): &(&str, &[&str])| {
-        let value = aliases.iter().filter_map(|alias| layer.get(*alias)).find(|value| !value.is_empty());
-        value.map(|value| ((*name).to_owned(), value.clone()))
-    };
-    NAMES.iter().filter_map(value).collect()
-}
-
 impl AzureSettings {
     /// Decides the settings: `model.storage` before mounted Secrets, and these before variables.
     ///
@@ -70,7 +62,7 @@ impl AzureSettings {
     pub(crate) fn of(access: &Access) -> Result<Self, String> {
         let [parameters, entry] = access.storage_config()?;
         let secret = access.secret(CredentialKind::Azure).cloned().unwrap_or_default();
-        let layers = [parameters, entry, secret, access.variables.clone()].map(|layer| canonical(&layer));
+        let layers = [parameters, entry, secret, access.variables.clone()].map(|layer| canonical(&NAMES, &layer));
         Ok(Self {
             identity: layers.iter().find_map(of_layer).or_else(|| workload(&layers)).unwrap_or(AzureIdentity::Unknown),
             endpoint: first(&layers, "endpoint").map(str::to_owned),
@@ -111,7 +103,7 @@ mod tests {
     fn each_name_of_a_setting_is_known() {
         for (name, aliases) in NAMES {
             for alias in aliases {
-                assert_eq!(canonical(&values(&[(alias, "x")])), values(&[(name, "x")]), "{alias}");
+                assert_eq!(canonical(&NAMES, &values(&[(alias, "x")])), values(&[(name, "x")]), "{alias}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Access, CredentialKind, Values, first, flag, ini, read_text};
+use super::{Access, CredentialKind, Values, canonical, first, flag, ini, read_text};
 use crate::web::Trust;
 
 /// Settings for the buckets of one service.
@@ -80,15 +80,6 @@ const NAMES: [(&str, &[&str]); 12] = [
     ("AWS_ENDPOINT_URL_STS", &["AWS_ENDPOINT_URL_STS"]),
 ];
 
-/// Returns the settings of one layer by their canonical names.
-fn canonical(layer: &Values) -> Values {
-    let value = |(name, aliases): &(&str, &[&str])| {
-        let value = aliases.iter().filter_map(|alias| layer.get(*alias)).find(|value| !value.is_empty());
-        value.map(|value| ((*name).to_owned(), value.clone()))
-    };
-    NAMES.iter().filter_map(value).collect()
-}
-
 impl S3Settings {
     /// Decides the settings: `model.storage` before mounted Secrets, these before variables, and then the files of the
     /// AWS tools.
@@ -99,7 +90,7 @@ impl S3Settings {
         let [parameters, entry] = access.storage_config()?;
         let secret = access.secret(CredentialKind::S3).cloned().unwrap_or_default();
         let layers = [parameters, entry, secret, access.variables.clone(), profile(access)];
-        let layers = layers.map(|layer| canonical(&layer));
+        let layers = layers.map(|layer| canonical(&NAMES, &layer));
         Ok(Self {
             identity: identity(access, &layers)?,
             region: first(&layers, "AWS_REGION").map(str::to_owned),
@@ -230,7 +221,7 @@ mod tests {
     fn each_name_of_a_setting_is_known() {
         for (name, aliases) in NAMES {
             for alias in aliases {
-                let canonical = canonical(&values(&[(alias, "x")]));
+                let canonical = canonical(&NAMES, &values(&[(alias, "x")]));
                 assert_eq!(canonical, values(&[(name, "x")]), "{alias}");
             }
         }
