@@ -2,7 +2,7 @@
 
 mod budgeted_body;
 mod calls;
-mod content_type;
+pub(in crate::api) mod content_type;
 mod health;
 mod listen;
 mod malformed;

@@ -29,7 +29,8 @@ use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
 use crate::tls::RequestTls;
 use body::Body;
-use route::Route;
+use infer::UntypedCall;
+use route::{Route, Target};
 
 pub(crate) use listen::serve;
 
@@ -192,9 +193,13 @@ impl Http {
     async fn call(&self, route: &Route<'_>, received: Received) -> HttpResult {
         match route {
             Route::Infer(target) => self.infer(target, received).await,
-            Route::Generate(target) => self.generate(target, received, infer::Framing::Plain).await,
-            Route::GenerateStream(target) => self.generate(target, received, infer::Framing::Events).await,
-            Route::V1Predict(model) => self.predict(model, received).await,
+            Route::Generate(target) => self.infer_untyped(target, received, UntypedCall::Generate).await,
+            Route::GenerateStream(target) => self.infer_untyped(target, received, UntypedCall::GenerateStream).await,
+            Route::V1Predict(model) => {
+                let model: &str = model;
+                let target = Target { model: model.into(), version: "" };
+                self.infer_untyped(&target, received, UntypedCall::Predict).await
+            }
             Route::Load(model) => self.load(model, &received).await,
             Route::Unload(model) => self.unload(model, &received).await,
             other => self.control(other, &received),

@@ -11,6 +11,10 @@ use weir_serve::{BodyEnd, Pace, Upload};
 use crate::clock;
 use crate::error::ServeError;
 
+/// Bytes reserved for a body or a message before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is
+/// 588 KiB) in one piece, and limit the cost of a client that announces a large body and sends little.
+pub(crate) const RESERVED: usize = 1 << 20;
+
 /// Limits on a request body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits<'a> {

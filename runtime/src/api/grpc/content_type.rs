@@ -13,7 +13,7 @@ pub(super) const SENTENCE: &str = "this port speaks gRPC, whose content-type is 
 
 /// Returns true for the headers of a gRPC call. gRPC-Web counts as another protocol, because it needs a proxy that
 /// translates it.
-pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+pub(in crate::api) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web"))
 }

@@ -19,14 +19,10 @@ use weir_serve::Upload;
 use weir_serve::byte_budget::{BudgetPermit, ByteBudget};
 
 use crate::incoming::charged_bytes;
-use crate::incoming::request_body::{self, BodyLimits};
+use crate::incoming::request_body::{self, BodyLimits, RESERVED};
 
 /// Bytes before each message: a flag for compression and a length of four bytes.
 pub(super) const PREFIX: usize = 5;
-
-/// Bytes reserved for a message before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is 588 KiB) in
-/// one piece, and limit the cost of a client that announces a large message and sends little.
-const RESERVED: usize = 1 << 20;
 
 /// Reads the whole message of a call, and drops any further bytes, as gRPC requires. The permit counts the bytes.
 ///

@@ -14,7 +14,7 @@ use weir_serve::byte_budget::BudgetPermit;
 use super::MAX_CONTROL_BODY;
 use crate::error::ServeError;
 use crate::incoming::charged_bytes;
-use crate::incoming::request_body::{BodyLimits, next_chunk};
+use crate::incoming::request_body::{BodyLimits, RESERVED, next_chunk};
 
 /// A response body: buffers that are sent one after the other.
 #[derive(Debug, Default)]
@@ -91,10 +91,6 @@ const MAX_CHUNKS: usize = 65_536;
 /// connection returns a piece of a chunk, and rarely less than a packet. An eighth of a packet leaves room for shorter
 /// reads.
 const SMALL_CHUNK: usize = 192;
-
-/// Bytes reserved for a body before it arrives. They hold a common image tensor (3 × 224 × 224 FP32 is 588 KiB) in one
-/// piece, and limit the cost of a client that announces a large body and sends little.
-const RESERVED: usize = 1 << 20;
 
 /// Reads a whole body, whose bytes count in `permit`.
 ///

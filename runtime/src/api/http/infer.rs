@@ -18,11 +18,13 @@ use crate::incoming::charged_bytes;
 use crate::incoming::off_reactor::off_reactor;
 use crate::incoming::request::forward_headers;
 
-/// The framing of a generated response: one JSON document, or server-sent events.
+/// A call whose body has no datatypes and shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    Plain,
-    Events,
+pub(super) enum UntypedCall {
+    Generate,
+    /// The response is a server-sent event.
+    GenerateStream,
+    Predict,
 }
 
 const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -124,40 +126,33 @@ impl Http {
         Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
     }
 
-    pub(super) async fn generate(&self, target: &Target<'_>, received: Received, framing: Framing) -> HttpResult {
+    /// Answers a call whose body has no datatypes and shapes.
+    pub(super) async fn infer_untyped(&self, target: &Target<'_>, received: Received, call: UntypedCall) -> HttpResult {
+        let (decode, encode) = call.codec();
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
         let response_permit = Arc::clone(&received.permit);
         let body = CountedBody { bytes: received.body, permit: received.permit };
-        let decoded = self.decode_untyped(&loaded.engine, target, body, rest::decode_generate);
-        let mut request = decoded.await?;
+        let mut request = self.decode_untyped(&loaded.engine, target, body, decode).await?;
         forward_headers(&mut request.parameters, &received.headers, self.options.forward.as_ref())?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         reserve_json(&response_permit, &inferred.response)?;
-        let (json, cost) = encode_json(inferred, rest::encode_generate).await?;
-        let mut response = match framing {
-            Framing::Plain => respond::json(json),
-            Framing::Events => respond::typed(EVENTS, rest::event(&json).into()),
+        let (json, cost) = encode_json(inferred, encode).await?;
+        let mut response = match call {
+            UntypedCall::Generate | UntypedCall::Predict => respond::json(json),
+            UntypedCall::GenerateStream => respond::typed(EVENTS, rest::event(&json).into()),
         };
         respond::add_cost(&mut response, &cost, self.server.capacity());
         Ok(response)
     }
+}
 
-    pub(super) async fn predict(&self, model: &str, received: Received) -> HttpResult {
-        let loaded = self.server.find(model, "")?;
-        let deadline = deadline(&received)?;
-        let target = Target { model: model.into(), version: "" };
-        let response_permit = Arc::clone(&received.permit);
-        let body = CountedBody { bytes: received.body, permit: received.permit };
-        let decoded = self.decode_untyped(&loaded.engine, &target, body, rest::decode_predict);
-        let mut request = decoded.await?;
-        forward_headers(&mut request.parameters, &received.headers, self.options.forward.as_ref())?;
-        let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        reserve_json(&response_permit, &inferred.response)?;
-        let (json, cost) = encode_json(inferred, rest::encode_predict).await?;
-        let mut response = respond::json(json);
-        respond::add_cost(&mut response, &cost, self.server.capacity());
-        Ok(response)
+impl UntypedCall {
+    fn codec(self) -> (Decode, Encode) {
+        match self {
+            Self::Generate | Self::GenerateStream => (rest::decode_generate, rest::encode_generate),
+            Self::Predict => (rest::decode_predict, rest::encode_predict),
+        }
     }
 }
 
@@ -169,6 +164,9 @@ struct CountedBody {
 
 /// A decoder of bodies without datatypes and shapes.
 type Decode = fn(&rest::TargetModel<'_>, &[u8], &Limits) -> Result<InferRequest, RestError>;
+
+/// An encoder of responses as JSON.
+type Encode = fn(&InferResponse) -> Result<Bytes, RestError>;
 
 /// Largest number of bytes that one byte of JSON is decoded to: `[0,0]` needs two bytes for an element of eight.
 const DECODED: usize = 4;
@@ -203,10 +201,7 @@ fn decoded_bytes(request: &InferRequest, binary: usize) -> usize {
 }
 
 /// Encodes a response as JSON; a large one off the reactor.
-async fn encode_json(
-    inferred: Inferred,
-    encode: fn(&InferResponse) -> Result<Bytes, RestError>,
-) -> Result<(Bytes, Cost), ServeError> {
+async fn encode_json(inferred: Inferred, encode: Encode) -> Result<(Bytes, Cost), ServeError> {
     let (is_large, response) = (output_bytes(&inferred) > LARGE, inferred.response);
     let encoded = if is_large { off_reactor(move || encode(&response)).await? } else { encode(&response) };
     let json = encoded.map_err(|error| ServeError::codec(&error))?;

@@ -8,6 +8,7 @@ use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
 
 use super::body::Body;
+use crate::api::grpc::content_type;
 use crate::api::serving_headers;
 use crate::engine::Cost;
 use crate::error::ServeError;
@@ -48,10 +49,7 @@ pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
 /// the wrong port cannot read JSON. gRPC-Web clients read the HTTP status, and would take the 200 of a gRPC error for a
 /// success.
 pub(super) fn of_caller(error: ServeError, headers: &HeaderMap) -> ServeError {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_grpc =
-        kind.is_some_and(|kind| kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web"));
-    if is_grpc { ServeError::GrpcAtHttpPort } else { error }
+    if content_type::is_grpc(headers) { ServeError::GrpcAtHttpPort } else { error }
 }
 
 /// Turns an error into a response; no other function does.
