@@ -33,11 +33,6 @@ pub trait Sources: std::fmt::Debug + Send + Sync {
         Pool::default()
     }
 
-    /// The pool of pinned host memory; zeros if nothing is pinned.
-    fn pinned_pool(&self) -> Pool {
-        Pool::default()
-    }
-
     /// The GPUs that the process uses; empty on a machine without any.
     fn gpus(&self) -> Vec<GpuSample> {
         Vec::new()

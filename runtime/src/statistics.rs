@@ -24,7 +24,7 @@ pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] =
 pub(crate) const BATCH_SIZE_BOUNDS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
 /// Triton's default bounds in ms of `nv_inference_first_response_histogram_ms`.
-pub(crate) const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
+const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
 
 /// The running statistics of one model version.
 #[derive(Debug)]
@@ -96,8 +96,6 @@ pub enum Refusal {
     PredictedWait,
     /// The request's deadline had passed on arrival.
     Deadline,
-    /// The server has as many requests in flight as it admits.
-    Concurrency,
     /// The server is shutting down or the version is being unloaded.
     Draining,
 }
@@ -167,14 +165,7 @@ impl Statistics {
     /// Creates statistics with every counter at zero, so that rates are right from the first event.
     #[must_use]
     pub fn new(instances: usize) -> Self {
-        Self::with_first_response_bounds(instances, &FIRST_RESPONSE_BOUNDS)
-    }
-
-    /// Creates statistics with other bounds for the first-response histogram, in ms and ascending (`model_metrics` of a
-    /// model's configuration).
-    #[must_use]
-    pub fn with_first_response_bounds(instances: usize, bounds: &[f64]) -> Self {
-        Self { totals: Mutex::new(Snapshot::empty(instances, bounds)) }
+        Self { totals: Mutex::new(Snapshot::empty(instances)) }
     }
 
     /// Counts an execution and its requests.
@@ -233,7 +224,7 @@ impl Snapshot {
         })
     }
 
-    fn empty(instances: usize, first_response_bounds: &[f64]) -> Self {
+    fn empty(instances: usize) -> Self {
         Self {
             last_inference_ms: 0,
             inference_count: 0,
@@ -251,7 +242,7 @@ impl Snapshot {
             busy: vec![Duration::ZERO; instances],
             queue_delay: Histogram::new(&QUEUE_DELAY_BOUNDS),
             batch_size: Histogram::new(&BATCH_SIZE_BOUNDS),
-            first_response: Histogram::new(first_response_bounds),
+            first_response: Histogram::new(&FIRST_RESPONSE_BOUNDS),
             pending: 0,
         }
     }
@@ -338,8 +329,7 @@ impl Reason {
 
 impl Refusal {
     /// Every cause, in the order of [`Snapshot::refusals`].
-    pub const ALL: [Self; 5] =
-        [Self::QueueFull, Self::PredictedWait, Self::Deadline, Self::Concurrency, Self::Draining];
+    pub const ALL: [Self; 4] = [Self::QueueFull, Self::PredictedWait, Self::Deadline, Self::Draining];
 
     /// The cause as a metric label.
     #[must_use]
@@ -348,7 +338,6 @@ impl Refusal {
             Self::QueueFull => "queue_full",
             Self::PredictedWait => "predicted_wait",
             Self::Deadline => "deadline",
-            Self::Concurrency => "concurrency",
             Self::Draining => "draining",
         }
     }
@@ -358,8 +347,7 @@ impl Refusal {
             Self::QueueFull => 0,
             Self::PredictedWait => 1,
             Self::Deadline => 2,
-            Self::Concurrency => 3,
-            Self::Draining => 4,
+            Self::Draining => 3,
         }
     }
 }

@@ -47,7 +47,7 @@ impl Collector {
     }
 
     fn pools(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
-        let (bodies, pinned) = (self.sources.request_bodies(), self.sources.pinned_pool());
+        let bodies = self.sources.request_bodies();
         let none = Labels::new();
         for (name, help, value) in [
             ("weir_runtime_request_body_bytes", "Bytes that request bodies in flight hold", bodies.used),
@@ -56,8 +56,9 @@ impl Collector {
                 "Limit on the bytes of request bodies in flight (--max-inflight-bytes)",
                 bodies.total,
             ),
-            ("nv_pinned_memory_pool_total_bytes", "Size of the pinned host memory pool", pinned.total),
-            ("nv_pinned_memory_pool_used_bytes", "Pinned host memory in use", pinned.used),
+            // Triton's names, for dashboards: Weir has no such pool.
+            ("nv_pinned_memory_pool_total_bytes", "Size of the pinned host memory pool", 0),
+            ("nv_pinned_memory_pool_used_bytes", "Pinned host memory in use", 0),
         ] {
             print.gauge(name, help, [(&none, value)])?;
         }

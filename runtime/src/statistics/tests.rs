@@ -59,7 +59,7 @@ fn a_refusal_is_a_rejection_with_a_cause() {
     statistics.record_failure(Reason::Canceled, ms(2));
     let snapshot = statistics.snapshot();
     assert_eq!(snapshot.failures, [1, 1, 0, 0]);
-    assert_eq!(snapshot.refusals, [0, 1, 0, 0, 0]);
+    assert_eq!(snapshot.refusals, [0, 1, 0, 0]);
     assert_eq!(snapshot.fail, Tally { count: 2, ns: 3_000_000 });
 }
 
