@@ -171,8 +171,14 @@ impl Ledger {
     }
 }
 
-/// Updates a running revision to its desired state.
+/// Updates a running revision to its desired state. A revision of another identity belongs to a removed service of the
+/// same name: the new one takes its place at once, and keeps its replicas until they have ended.
 fn update(revision: &mut Arc<Revision>, workload: &Workload, desired: u32) {
+    if revision.identity != workload.identity() {
+        let replicas = revision.replicas.clone();
+        *revision = Arc::new(Revision { replicas, ..Revision::new(workload, desired) });
+        return;
+    }
     let is_in_line = revision.desired == desired
         && revision.concurrency == workload.concurrency
         && revision.scaling == workload.scaling;

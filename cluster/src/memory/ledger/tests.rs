@@ -2,7 +2,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
+use crate::{Destination, Failure, FailureReason, Mirror, Phase, Replica, Split, Storage, Tag, Tagged};
 
 /// A request to a ledger, as the property test generates it.
 #[derive(Clone, Debug)]
@@ -18,6 +18,13 @@ fn service(index: u8) -> ServiceName {
 
 fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
     Workload::new(service.revision(number).unwrap(), PodTemplateSpec::default(), replicas)
+}
+
+/// Returns the first revision of a service, with a model.
+fn with_model(service: &ServiceName) -> Workload {
+    let uri = "pvc://a/b".into();
+    let model = Storage { uri, mount_path: Storage::MOUNT_PATH.into(), claims: None };
+    Workload { storage: vec![model], ..workload(service, 1, 1) }
 }
 
 fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {
@@ -102,11 +109,30 @@ proptest! {
 fn an_existing_revision_cannot_change() {
     let (mut ledger, name) = (Ledger::new(), service(0));
     ledger.apply(desired(&name, &[1], 1)).unwrap();
-    let mut changed = workload(&name, 1, 1);
-    changed.storage.push(Storage { uri: "pvc://a/b".into(), mount_path: Storage::MOUNT_PATH.into(), claims: None });
-    let changed = Desired::new(name.clone(), vec![changed], None).unwrap();
+    let changed = Desired::new(name.clone(), vec![with_model(&name)], None).unwrap();
     assert!(ledger.apply(changed).is_err());
     assert_eq!(ledger.routes().as_slice().len(), 1);
+}
+
+#[test]
+fn a_service_that_is_made_again_while_its_former_replicas_end_is_the_new_one() {
+    let (mut ledger, name, mut revisions) = (Ledger::new(), service(0), Revisions::new());
+    let first = name.revision(1).unwrap();
+    ledger.apply(desired(&name, &[1], 1)).unwrap();
+    ledger.refresh(&mut revisions);
+    let running = Arc::make_mut(revisions.get_mut(&first).unwrap());
+    running.replicas.push(Replica::new("ends", Phase::Terminating));
+    running.failure = Some(Failure::new(FailureReason::Exited, "it ended"));
+    ledger.forget(&name);
+    ledger.refresh(&mut revisions);
+    let again = with_model(&name);
+    let expected = Revision { replicas: revisions[&first].replicas.clone(), ..Revision::new(&again, 1) };
+    ledger.apply(Desired::new(name, vec![again], None).unwrap()).unwrap();
+    ledger.refresh(&mut revisions);
+    assert_eq!(*revisions[&first], expected);
+    let kept = revisions.clone();
+    ledger.refresh(&mut revisions);
+    assert!(Arc::ptr_eq(&kept[&first], &revisions[&first]));
 }
 
 #[test]
