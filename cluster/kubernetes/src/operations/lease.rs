@@ -130,17 +130,22 @@ impl Holder {
                 Err(kube::Error::Api(status)) if status.code == 404 => return None,
                 // The stored lease is newer than the known one: an earlier renewal was stored although its answer was
                 // lost, or another writer changed the lease without taking it.
-                Err(kube::Error::Api(status)) if status.code == 409 => held = self.own().await?,
+                Err(kube::Error::Api(status)) if status.code == 409 => match self.own().await {
+                    Ok(own) => held = own?,
+                    Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+                },
                 Err(_) => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
     }
 
-    /// Returns the lease as it is now, if this holder has it.
-    async fn own(&self) -> Option<LeaseObject> {
-        let found = answered(self.leases.get_opt(&self.name)).await.ok()??;
-        let holder = found.spec.as_ref()?.holder_identity.as_deref();
-        (holder == Some(self.identity.as_str())).then_some(found)
+    /// Returns the lease as it is now; `None` if another holder has it.
+    async fn own(&self) -> Result<Option<LeaseObject>, kube::Error> {
+        let found = answered(self.leases.get_opt(&self.name)).await?;
+        Ok(found.filter(|found| {
+            let spec = found.spec.as_ref();
+            spec.and_then(|spec| spec.holder_identity.as_deref()) == Some(&self.identity)
+        }))
     }
 
     async fn replace(&self, lease: &LeaseObject) -> Result<LeaseObject, kube::Error> {
