@@ -22,7 +22,7 @@ use weir_cluster::{
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
-pub(crate) use components::{ComponentStatuses, merge, part};
+pub(crate) use components::{ComponentStatuses, merge, part, parts};
 pub(crate) use conditions::ROLLOUT_COMPLETE;
 
 use crate::history::History;

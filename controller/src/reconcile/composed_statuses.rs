@@ -11,7 +11,7 @@ use super::deadline::in_time;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 use crate::source::Source;
-use crate::status::{ComponentStatuses, merge};
+use crate::status::{ComponentStatuses, merge, parts};
 
 /// Last statuses of the components of each service with several. Clones share them.
 #[derive(Clone, Default)]
@@ -31,6 +31,17 @@ pub(super) struct Published {
 }
 
 impl ComposedStatuses {
+    /// Continues from the stored status of a service with these components, which an earlier controller published. Each
+    /// component keeps its part until its own status is published.
+    pub(super) fn begin(&self, service: &ServiceName, declared: &[ComponentKind], stored: &InferenceServiceStatus) {
+        let mut all = self.0.lock();
+        let composed = all.entry(service.whole());
+        composed.or_insert_with(|| {
+            let components = parts(declared, stored);
+            Arc::new(tokio::sync::Mutex::new(ComposedStatus { components, published: stored.clone() }))
+        });
+    }
+
     /// Publishes the status of a component, merged with those of the service's other components. The component's former
     /// status is `before`.
     ///
@@ -112,4 +123,52 @@ async fn send(
     let whole = service.whole();
     let published = source.publish_status(&whole, Arc::new(status.clone()));
     in_time("publishing the status", published).await
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_crds::inference_service::{Condition, ConditionStatus};
+
+    use super::*;
+    use crate::files::Files;
+    use crate::manifest::validate::Platform;
+
+    const COMPOSED: &str = "
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: digits}
+spec:
+  predictor: {containers: [{name: p, image: x}]}
+  transformer: {containers: [{name: t, image: x}]}
+";
+
+    fn ready() -> InferenceServiceStatus {
+        let condition = |kind: &str| serde_json::json!({"type": kind, "status": "True", "reason": "Ready"});
+        let conditions = [Condition::READY, Condition::PREDICTOR_READY, Condition::INGRESS_READY].map(condition);
+        serde_json::from_value(serde_json::json!({"observedGeneration": 1, "conditions": conditions})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_new_controller_keeps_the_stored_status_of_a_component_until_it_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("digits.yaml"), COMPOSED).unwrap();
+        let files = Files::open(&[folder.path().to_owned()], Platform::new("example.com")).unwrap();
+        let declaration = Source::watch(&files).borrow().clone();
+        let names = [ComponentKind::Predictor, ComponentKind::Transformer];
+        let predictor = declaration.services.keys().next().unwrap().whole();
+        let both = names.map(|component| predictor.of_component(component).unwrap());
+        let former = ComposedStatuses::default();
+        for component in &both {
+            let none = InferenceServiceStatus::default();
+            former.publish(&files, &declaration, (component, none, ready())).await.unwrap();
+        }
+        let stored = InferenceServiceStatus::clone(&files.statuses().borrow()[&predictor]);
+        assert_eq!(stored.condition(Condition::READY).unwrap().status, ConditionStatus::True);
+
+        let next = ComposedStatuses::default();
+        next.begin(&both[1], &names, &stored);
+        let change = (&both[1], InferenceServiceStatus::default(), ready());
+        let published = next.publish(&files, &declaration, change).await.unwrap();
+        assert_eq!((published.before, published.next), (stored.clone(), stored));
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_cluster::{ComponentKind, ServiceName};
 
+use super::composed_statuses::ComposedStatuses;
 use super::deadline::in_time;
 use super::kept_status::KeptStatus;
 use super::state::ServiceState;
@@ -15,6 +16,7 @@ use crate::status::part;
 /// Loads the state of a service that is new to this controller. The stored status is that of all `components`.
 pub(super) async fn load(
     source: &dyn Source,
+    statuses: &ComposedStatuses,
     declared: &DeclaredService,
     components: &[ComponentKind],
 ) -> Result<ServiceState, ControllerError> {
@@ -24,6 +26,7 @@ pub(super) async fn load(
         Arc::make_mut(history).share_templates(validated);
     }
     if components.len() > 1 {
+        statuses.begin(service, components, &stored.status);
         stored.status = Arc::new(part(service.component(), &stored.status));
     }
     Ok(ServiceState {

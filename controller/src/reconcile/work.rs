@@ -81,10 +81,13 @@ impl Access {
                 Ok(()) => return (None, Ok(())),
                 Err(error) => return (Some(former), Err(error)),
             },
-            None => match store::load(&*self.source, declared, &components(&observed.declaration, name)).await {
-                Ok(loaded) => Box::new(loaded),
-                Err(error) => return (None, Err(error)),
-            },
+            None => {
+                let components = components(&observed.declaration, name);
+                match store::load(&*self.source, &self.statuses, declared, &components).await {
+                    Ok(loaded) => Box::new(loaded),
+                    Err(error) => return (None, Err(error)),
+                }
+            }
         };
         let before = state.history.clone();
         let made = match declared.served(&before) {

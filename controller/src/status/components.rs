@@ -41,15 +41,27 @@ pub(crate) fn merge(statuses: &ComponentStatuses) -> InferenceServiceStatus {
 /// Returns the part of a merged status that belongs to a component, from which a restarted controller continues.
 pub(crate) fn part(component: ComponentKind, merged: &InferenceServiceStatus) -> InferenceServiceStatus {
     let mut part = merged.clone();
-    let of_component = part.conditions.iter().position(|condition| condition.kind == kind_of(component));
-    let of_component = of_component.map(|at| part.conditions.remove(at));
-    part.conditions.retain(|condition| ComponentKind::ALL.iter().all(|other| condition.kind != kind_of(*other)));
-    part.conditions
-        .extend(of_component.map(|condition| Condition { kind: Condition::PREDICTOR_READY.into(), ..condition }));
+    part.label_selector = part.label_selector.map(|selector| match selector.split_once(&format!(",{COMPONENT}=")) {
+        Some((whole, _)) => whole.to_owned(),
+        None => selector,
+    });
+    let kind = kind_of(component);
+    let is_of_other = |condition: &Condition| ComponentKind::ALL.iter().any(|other| condition.kind == kind_of(*other));
+    part.conditions.retain(|condition| condition.kind == kind || !is_of_other(condition));
+    for condition in part.conditions.iter_mut().filter(|condition| condition.kind == kind) {
+        Condition::PREDICTOR_READY.clone_into(&mut condition.kind);
+    }
     let own = part.components.remove(component.as_str());
     part.components.clear();
     part.components.extend(own.map(|own| (ComponentKind::Predictor.to_string(), own)));
     part
+}
+
+/// Returns the last statuses of a service's components as far as its merged status has them. One that the merged
+/// status does not mention has none.
+pub(crate) fn parts(components: &[ComponentKind], merged: &InferenceServiceStatus) -> ComponentStatuses {
+    let is_in = |component: ComponentKind| merged.condition(kind_of(component)).is_some();
+    components.iter().map(|component| (*component, is_in(*component).then(|| part(*component, merged)))).collect()
 }
 
 /// Returns the condition that is true if a component is ready.
@@ -101,7 +113,7 @@ fn not_planned(component: ComponentKind) -> Vec<Condition> {
 }
 
 /// Returns the worse of two conditions of a kind: false before unknown before true. Conditions of the same status are
-/// joined.
+/// joined, and a message that the other one contains is left out.
 fn worse(one: Condition, other: Condition) -> Condition {
     let rank = |condition: &Condition| match condition.status {
         False => 0,
@@ -111,10 +123,14 @@ fn worse(one: Condition, other: Condition) -> Condition {
     if rank(&one) != rank(&other) {
         return if rank(&one) < rank(&other) { one } else { other };
     }
-    let mut messages: Vec<_> = [one.message, other.message].into_iter().flatten().collect();
-    messages.dedup();
+    let message = match (one.message, other.message) {
+        (Some(one), Some(other)) if one.contains(&other) => Some(one),
+        (Some(one), Some(other)) if other.contains(&one) => Some(other),
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    };
     Condition {
-        message: Some(messages.join("; ")).filter(|joined| !joined.is_empty()),
+        message,
         last_transition_time: one.last_transition_time.max(other.last_transition_time),
         reason: one.reason,
         kind: one.kind,
@@ -204,5 +220,17 @@ mod tests {
         assert_eq!(kinds, [Condition::READY, Condition::STOPPED, Condition::PREDICTOR_READY]);
         assert_eq!(part.condition(Condition::PREDICTOR_READY).unwrap().status, False);
         assert_eq!(part.components["predictor"].url.as_deref(), Some("http://outer"));
+    }
+
+    #[test]
+    fn the_parts_of_a_merged_status_merge_to_the_same_status() {
+        let all = ComponentKind::ALL;
+        for (predictor, transformer) in [(True, True), (True, False), (False, False), (Unknown, True)] {
+            let merged = merge(&statuses(predictor, transformer));
+            let parts = parts(&all[..2], &merged);
+            assert_eq!(merge(&parts), merged);
+            assert!(parts.values().all(Option::is_some));
+        }
+        assert!(parts(&all, &merge(&statuses(True, True)))[&ComponentKind::Explainer].is_none());
     }
 }
