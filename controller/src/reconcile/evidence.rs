@@ -17,6 +17,7 @@ const P99: f64 = 0.99;
 #[derive(Default)]
 pub(super) struct Window {
     of: Option<Candidate>,
+    /// Reports from which the requests count, by gateway. A gateway that started later has none: all its requests count.
     begin: Arc<LatestReports>,
     /// Time at which this process began to observe the stage; None without a candidate.
     since: Option<Instant>,
@@ -47,11 +48,28 @@ impl Window {
         reports: &Arc<LatestReports>,
     ) -> BTreeMap<RevisionName, Sample> {
         self.follow(rollout, reports);
+        self.add_late(reports);
         let Some(candidate) = &rollout.candidate else {
             return BTreeMap::new();
         };
         let both = rollout.stable.iter().chain([&candidate.revision]);
         both.map(|name| (name.clone(), self.sample(name, reports))).collect()
+    }
+
+    /// Begins to count at gateways that have run for longer than the stage and report only now. Their former requests
+    /// are not those of this stage, and may be of an earlier attempt with the same candidate.
+    fn add_late(&mut self, reports: &LatestReports) {
+        let watched = self.watched();
+        let is_late = |(name, report): &(&Arc<str>, &Arc<Report>)| {
+            let begin = self.begin.get(*name);
+            let is_known = begin.is_some_and(|begin| begin.started == report.started);
+            !is_known && Duration::from_micros(report.age_us) > watched
+        };
+        let late: Vec<_> =
+            reports.iter().filter(is_late).map(|(name, report)| (name.clone(), report.clone())).collect();
+        if !late.is_empty() {
+            Arc::make_mut(&mut self.begin).extend(late);
+        }
     }
 
     fn sample(&self, revision: &RevisionName, reports: &LatestReports) -> Sample {
@@ -65,7 +83,7 @@ impl Window {
     }
 }
 
-/// Returns the activity since `begin`. For a gateway that restarted, it counts from the gateway's start.
+/// Returns the activity since `begin`. For a gateway that started later, it counts from the gateway's start.
 fn since(report: &Report, begin: Option<&Arc<Report>>, revision: &RevisionName) -> Option<Activity> {
     let now = report.revisions.get(revision)?;
     let begin = begin.filter(|begin| begin.started == report.started);
@@ -74,4 +92,46 @@ fn since(report: &Report, begin: Option<&Arc<Report>>, revision: &RevisionName) 
         Some(begin) => now.since(begin),
         None => Activity::clone(now),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cluster::ServiceName;
+
+    use super::*;
+    use crate::rollout::Stage;
+
+    /// Returns the reports of one gateway with this many successful requests of a revision.
+    fn reports(revision: &RevisionName, age: Duration, succeeded: u64) -> Arc<LatestReports> {
+        let activity = Activity { arrivals: succeeded, succeeded, ..Activity::default() };
+        let report = Report {
+            started: 1,
+            age_us: u64::try_from(age.as_micros()).unwrap(),
+            revisions: [(revision.clone(), Arc::new(activity))].into(),
+            ..Report::default()
+        };
+        Arc::new([("gateway".into(), Arc::new(report))].into())
+    }
+
+    /// Returns the counted requests after each of two reports of a gateway of this age that reported nothing when the
+    /// stage began.
+    fn counted(age: Duration) -> [u64; 2] {
+        let revision = ServiceName::new("default", "digits").unwrap().revision(2).unwrap();
+        let candidate = Candidate::new(revision.clone(), Stage::Shifting(0), 0);
+        let rollout = Rollout { candidate: Some(candidate), ..Rollout::default() };
+        let mut window = Window::default();
+        window.follow(&rollout, &Arc::default());
+        let each = [100, 130].map(|succeeded| reports(&revision, age, succeeded));
+        each.map(|reports| window.samples(&rollout, &reports)[&revision].succeeded)
+    }
+
+    #[test]
+    fn requests_from_before_the_stage_do_not_count() {
+        assert_eq!(counted(Duration::from_secs(3600)), [0, 30]);
+    }
+
+    #[test]
+    fn all_requests_of_a_gateway_that_started_later_count() {
+        assert_eq!(counted(Duration::ZERO), [100, 130]);
+    }
 }
