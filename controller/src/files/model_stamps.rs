@@ -1,6 +1,7 @@
 //! States of local model files, so that a file that is overwritten in place is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -124,7 +125,8 @@ fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the state of the files at a path: a hash of their names, sizes and times. None if nothing can be read.
+/// Returns the state of the files at a path: a hash of their names, sizes and times. None if nothing can be read. Of a
+/// directory, files that a model server writes there do not count.
 fn stamp(path: &Path) -> Option<String> {
     let mut entries = Vec::new();
     let metadata = fs::metadata(path).ok()?;
@@ -138,7 +140,8 @@ fn stamp(path: &Path) -> Option<String> {
 }
 
 fn add_entries(directory: &Path, depth: u32, entries: &mut Vec<(String, Value)>) {
-    for child in fs::read_dir(directory).into_iter().flatten().flatten() {
+    let children = fs::read_dir(directory).into_iter().flatten().flatten();
+    for child in children.filter(|child| !is_by_product(&child.file_name())) {
         let path = child.path();
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
@@ -154,6 +157,15 @@ fn add_entries(directory: &Path, depth: u32, entries: &mut Vec<(String, Value)>)
             entries.push(entry(&path, &metadata));
         }
     }
+}
+
+/// Returns true for the names of files and directories that model servers write beside their models when they start:
+/// caches, locks and logs. They are no part of the model, and would make a new revision at each start.
+fn is_by_product(name: &OsStr) -> bool {
+    let is_written = |end: &OsStr| end == "lock" || end == "log";
+    name.as_encoded_bytes().starts_with(b".")
+        || name == "__pycache__"
+        || Path::new(name).extension().is_some_and(is_written)
 }
 
 fn entry(path: &Path, metadata: &Metadata) -> (String, Value) {
@@ -182,6 +194,26 @@ mod tests {
         assert!(!look("copied") && !look(&first) && !look("copied"));
         fs::write(&file, "four").unwrap();
         assert_ne!(stamp(&path), Some(first));
+    }
+
+    #[test]
+    fn what_a_model_server_writes_beside_its_model_is_no_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let file = folder.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        };
+        write("1/model.py");
+        let state = stamp(folder.path());
+        for written in
+            [".cache/index", "1/__pycache__/model.cpython-313.pyc", "1/model.py.lock", "server.log", ".ready"]
+        {
+            write(written);
+            assert_eq!(stamp(folder.path()), state, "{written}");
+        }
+        write("1/model.log.py");
+        assert_ne!(stamp(folder.path()), state);
     }
 
     #[test]
