@@ -60,20 +60,22 @@ impl Supervisor {
         }
     }
 
-    /// Records the state of a replica. A replica that was asked to stop is terminating, whatever state its task sent.
+    /// Records the state of a replica. A replica that was asked to stop is terminating, whatever state its task sent,
+    /// and its failure is no longer the revision's. While any replica is ready, the revision has no failure.
     pub(super) fn update(&self, revision: &mut Revision, mut replica: Replica) {
         let running = self.tasks.get(&replica.name);
         if running.is_some_and(|running| running.stop.is_cancelled()) {
             replica.phase = Phase::Terminating;
         }
-        match &replica.failure {
-            Some(failure) => revision.failure = Some(failure.clone()),
-            None if replica.phase == Phase::Ready => revision.failure = None,
-            None => {}
+        if replica.phase.is_counted() && replica.failure.is_some() {
+            revision.failure.clone_from(&replica.failure);
         }
         let known = revision.replicas.iter_mut().find(|known| known.name == replica.name);
         if let Some(known) = known {
             *known = replica;
+        }
+        if revision.ready().next().is_some() {
+            revision.failure = None;
         }
     }
 

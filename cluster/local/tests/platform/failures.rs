@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::Receiver;
 
 use serde_json::json;
-use weir_cluster::{Apply, ClusterError, FailureReason, Phase, Revision, Storage};
+use weir_cluster::{Apply, ClusterError, FailureReason, Phase, Replica, Revision, Storage};
 
 use crate::platform::{Platform, phases};
 use crate::pods;
@@ -25,6 +25,26 @@ async fn a_crash_loop_is_reported_with_the_last_lines_of_the_log() {
     assert!(message.starts_with("crashes-predictor-00001-0 exited with status 7 after "), "{message}");
     assert!(message.contains(": no such model (log: "), "{message}");
     assert!(revision.ready().next().is_none());
+}
+
+#[tokio::test]
+async fn a_replica_that_fails_beside_a_ready_one_is_no_failure_of_the_revision() {
+    let platform = Platform::start();
+    let mut pod = pods::server_after("mkdir first || exit 7", Behaviour::Ready);
+    pod["workingDir"] = json!(platform.folder.path());
+    let name = platform.serve("halves", pods::template(pod), 2).await;
+    let fails_beside = |r: &Revision| {
+        let is_looping = |replica: &Replica| {
+            let reason = replica.failure.as_ref().map(|failure| failure.reason);
+            reason == Some(FailureReason::CrashLoopBackOff)
+        };
+        r.ready().count() == 1 && r.replicas.iter().any(is_looping)
+    };
+    let revision = platform.see(&name, "a failing replica", fails_beside).await;
+    assert_eq!(revision.failure, None);
+    platform.scale(&name, 1).await;
+    let revision = platform.ready(&name, 1).await;
+    assert_eq!(revision.failure, None);
 }
 
 #[tokio::test]
