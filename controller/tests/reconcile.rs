@@ -54,10 +54,10 @@ impl World {
     }
 
     /// Starts a world whose cluster gives this answer for some services.
-    fn reluctant(manifest: &str, services: &[&str], answer: Answer) -> (Self, Arc<Reluctant>) {
+    fn reluctant(starts: Readiness, manifest: &str, services: &[&str], answer: Answer) -> (Self, Arc<Reluctant>) {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("service.yaml"), manifest).unwrap();
-        let cluster = Fake::new(Readiness::Immediate);
+        let cluster = Fake::new(starts);
         let reluctant = Arc::new(Reluctant { cluster: cluster.clone(), answers: Mutex::default() });
         services.iter().for_each(|service| reluctant.answer(service, answer));
         let apply = Arc::clone(&reluctant);
@@ -134,6 +134,8 @@ enum Answer {
     Denial,
     /// Error of an overloaded API server.
     Unavailability,
+    /// The same error after the change was made.
+    LateUnavailability,
 }
 
 /// Cluster that gives other answers for some services, by name.
@@ -161,8 +163,10 @@ impl Apply for Reluctant {
         match answer {
             Some(Answer::Silence) => std::future::pending().await,
             Some(Answer::Denial) => Err(ClusterError::denied(&service, "exceeded quota: raise the quota")),
-            Some(Answer::Unavailability) => {
-                Err(ClusterError::Unavailable { what: "the API server".to_owned(), source: "too many requests".into() })
+            Some(Answer::Unavailability) => Err(overloaded()),
+            Some(Answer::LateUnavailability) => {
+                self.cluster.apply(desired).await?;
+                Err(overloaded())
             }
             None => self.cluster.apply(desired).await,
         }
@@ -171,6 +175,10 @@ impl Apply for Reluctant {
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
         self.cluster.forget(service).await
     }
+}
+
+fn overloaded() -> ClusterError {
+    ClusterError::Unavailable { what: "the API server".to_owned(), source: "too many requests".into() }
 }
 
 /// Runs a gateway that applies every route at once, and reports it.
@@ -583,7 +591,7 @@ async fn services_without_an_answer_do_not_block_others() {
     };
     let others: String = slow.iter().map(|name| named(name) + "---\n").collect();
     let with = |path: &str| format!("{others}{}", manifest(path, "minReplicas: 1"));
-    let (mut world, _cluster) = World::reluctant(&with("a"), &slow, Answer::Silence);
+    let (mut world, _cluster) = World::reluctant(Readiness::Immediate, &with("a"), &slow, Answer::Silence);
     world.until_status(is_ready).await;
     world.edit(&with("b"));
     world.until_split(&[(2, 100)]).await;
@@ -593,7 +601,7 @@ async fn services_without_an_answer_do_not_block_others() {
 #[tokio::test]
 async fn a_denied_service_is_reported_and_retried() {
     let text = manifest("a", "minReplicas: 1");
-    let (mut world, cluster) = World::reluctant(&text, &["digits"], Answer::Denial);
+    let (mut world, cluster) = World::reluctant(Readiness::Immediate, &text, &["digits"], Answer::Denial);
     let denied = world.until_status(|status| ready_reason(status).0 == "Denied").await;
     let message = ready_reason(&denied).1;
     assert!(message.ends_with("exceeded quota: raise the quota"), "{message}");
@@ -605,7 +613,7 @@ async fn a_denied_service_is_reported_and_retried() {
 #[tokio::test]
 async fn an_overloaded_cluster_is_reported_and_retried() {
     let text = |path| manifest(path, "minReplicas: 1");
-    let (mut world, cluster) = World::reluctant(&text("a"), &["digits"], Answer::Unavailability);
+    let (mut world, cluster) = World::reluctant(Readiness::Immediate, &text("a"), &["digits"], Answer::Unavailability);
     let reports_overload = |status: &InferenceServiceStatus| ready_reason(status).1.contains("too many requests");
     let begun = world.until_status(reports_overload).await;
     let expected =
@@ -623,4 +631,22 @@ async fn an_overloaded_cluster_is_reported_and_retried() {
     cluster.recover();
     world.until_split(&[(2, 100)]).await;
     world.until_status(|status| ready_reason(status) == ("Ready", "")).await;
+}
+
+#[tokio::test]
+async fn a_revert_removes_what_an_unanswered_change_made() {
+    let text = |path| manifest(path, "minReplicas: 1");
+    let (mut world, cluster) = World::reluctant(Readiness::Manual, &text("a"), &[], Answer::Silence);
+    world.until_split(&[(1, 100)]).await;
+    world.cluster.put(&digits().revision(1).unwrap(), replica("one")).unwrap();
+    world.until_status(|status| ready_reason(status) == ("Ready", "")).await;
+
+    cluster.answer("digits", Answer::LateUnavailability);
+    world.edit(&text("b"));
+    world.until_status(|status| ready_reason(status).1.contains("too many requests")).await;
+    let two = digits().revision(2).unwrap();
+    assert!(world.cluster.snapshot().revision(&two).is_some());
+    world.edit(&text("a"));
+    let is_removed = |snapshot: &Arc<Snapshot>| snapshot.revision(&two).is_none();
+    assert!(timeout(SOON, world.snapshots.wait_for(is_removed)).await.is_ok());
 }

@@ -59,6 +59,8 @@ pub(super) fn refused(
         }
         error => {
             state.unavailable = Some(with_cause(&error));
+            // A part of the plan may have been made, so that the cluster has neither this plan nor the one before.
+            state.sent = None;
             return Err(error);
         }
     };
