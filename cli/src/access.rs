@@ -45,15 +45,13 @@ pub(crate) struct AccessSources {
 }
 
 /// The files of keys and rules, and those of certificate authorities, as they were before they were last read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Watched(Vec<(PathBuf, Fingerprint)>);
 
 /// Content of all access files, and of the files that they name.
 struct Content {
     policy: Policy,
     authorities: Vec<ClientAuthority>,
-    /// Files of certificate authorities before they were read.
-    authority_files: Watched,
 }
 
 /// Changes of the objects: the place of an object in the list, and its entries.
@@ -80,11 +78,12 @@ impl AccessSources {
         }
         // The fingerprints are taken before the content is read, so that a change in between is noticed.
         let mut watched = Watched::of(files.iter());
-        let content = content(files, &[]).map_err(CliError::Invalid)?;
+        let (authority_files, content) = content(files, &[]);
+        watched.0.extend(authority_files.0);
+        let content = content.map_err(CliError::Invalid)?;
         let has_certificates = !content.authorities.is_empty();
         let control = AccessControl::new(Policy::default());
-        let (former, authority_files) = apply(&control, content).map_err(CliError::Invalid)?;
-        watched.0.extend(authority_files.0);
+        let former = apply(&control, content).map_err(CliError::Invalid)?;
         let is_complete = Arc::new(AtomicBool::new(objects.is_empty()));
         let (entries, former, files) = (vec![None; objects.len()], vec![former], files.to_vec());
         Ok(Some(Self { control, files, watched, has_certificates, objects, entries, is_complete, former }))
@@ -168,13 +167,13 @@ impl AccessSources {
     async fn reload(&mut self) {
         let (files, texts) = (self.files.clone(), objects::texts(&self.objects, &self.entries));
         let read = tokio::task::spawn_blocking(move || content(&files, &texts)).await;
-        let read = read.unwrap_or_else(|error| Err(vec![error.to_string()]));
+        let (authority_files, read) = read.unwrap_or_else(|error| (Watched::default(), Err(vec![error.to_string()])));
+        self.watched.0.truncate(self.files.len());
+        self.watched.0.extend(authority_files.0);
         let keys = read.as_ref().map_or(0, |content| content.policy.keys.len());
         match read.and_then(|content| apply(&self.control, content)) {
-            Ok((former, authority_files)) => {
+            Ok(former) => {
                 self.former.push(former);
-                self.watched.0.truncate(self.files.len());
-                self.watched.0.extend(authority_files.0);
                 tracing::info!(keys, "the new keys and rules are in use");
                 self.is_complete.store(self.entries.iter().all(Option::is_some), Ordering::Release);
             }
@@ -198,21 +197,25 @@ impl Watched {
     }
 }
 
-/// Applies the content of the files. Returns the former keys and rules, and the files of certificate authorities.
+/// Applies the content of the files. Returns the former keys and rules.
 ///
 /// # Errors
 /// One line for what is wrong. Keys and rules then stay as they were.
-fn apply(control: &AccessControl, content: Content) -> Result<(Arc<Policy>, Watched), Vec<String>> {
-    let Content { policy, authorities, authority_files } = content;
+fn apply(control: &AccessControl, content: Content) -> Result<Arc<Policy>, Vec<String>> {
+    let Content { policy, authorities } = content;
     control.trust(&policy.issuers).map_err(|error| vec![error.to_string()])?;
     control.accept_certificates(authorities).map_err(|error| vec![error.to_string()])?;
-    Ok((control.replace(policy), authority_files))
+    Ok(control.replace(policy))
 }
 
-/// Reads all files and texts, and the files of certificate authorities that they name. The errors are lines with file,
-/// line and field.
-fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Content, Vec<String>> {
-    let policy = policy(files, texts)?;
+/// Reads all files and texts, and the files of certificate authorities that they name. Returns those files as they were
+/// before they were read, even if they have errors or do not exist yet, so that they are read again once they change.
+/// The errors are lines with file, line and field.
+fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> (Watched, Result<Content, Vec<String>>) {
+    let policy = match policy(files, texts) {
+        Ok(policy) => policy,
+        Err(errors) => return (Watched::default(), Err(errors)),
+    };
     let authority_files = Watched::of(policy.client_certificates.iter().map(|entry| &entry.ca_file));
     let (mut authorities, mut errors) = (Vec::new(), Vec::new());
     for entry in &policy.client_certificates {
@@ -221,7 +224,8 @@ fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> Result<Content, Ve
             Err(reason) => errors.push(format!("{} (clientCertificates): {reason}", entry.ca_file.display())),
         }
     }
-    if errors.is_empty() { Ok(Content { policy, authorities, authority_files }) } else { Err(errors) }
+    let content = if errors.is_empty() { Ok(Content { policy, authorities }) } else { Err(errors) };
+    (authority_files, content)
 }
 
 fn authority(entry: &ClientCertificates) -> Result<ClientAuthority, String> {
@@ -378,7 +382,7 @@ mod tests {
         let (file, ca) = (folder.path().join("access.yaml"), folder.path().join("ca.pem"));
         let entry = format!("clientCertificates:\n- caFile: {}\n  clientPrefix: 'ca:'\n", ca.display());
         fs::write(&file, entry).unwrap();
-        let error = |files: &[PathBuf]| content(files, &[]).err().unwrap().remove(0);
+        let error = |files: &[PathBuf]| content(files, &[]).1.err().unwrap().remove(0);
         let missing = error(std::slice::from_ref(&file));
         assert!(missing.contains("ca.pem (clientCertificates): No such file"), "{missing}");
         fs::write(&ca, "none").unwrap();
@@ -392,6 +396,23 @@ mod tests {
         assert_eq!(files.watched.again(), files.watched);
         fs::write(&ca, made.cert.pem() + "\n").unwrap();
         assert_ne!(files.watched.again(), files.watched);
+    }
+
+    #[tokio::test]
+    async fn a_file_of_authorities_that_comes_after_the_document_that_names_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, ca) = (folder.path().join("access.yaml"), folder.path().join("ca.pem"));
+        fs::write(&file, "rules: []\n").unwrap();
+        let mut sources = AccessSources::read(std::slice::from_ref(&file), Vec::new()).unwrap().unwrap();
+        fs::write(&file, format!("clientCertificates:\n- caFile: {}\n", ca.display())).unwrap();
+        assert!(sources.notice_files());
+        sources.reload().await;
+        assert!(!sources.notice_files());
+        let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+        fs::write(&ca, made.cert.pem()).unwrap();
+        assert!(sources.notice_files());
+        sources.reload().await;
+        assert_eq!(sources.former.len(), 2, "the document is in use");
     }
 
     /// Returns the text between the fences of the first block of YAML.
