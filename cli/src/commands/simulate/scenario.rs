@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::ScalingPolicy;
+use weir_cluster::{ComponentKind, ScalingPolicy};
 use weir_controller::{ScaledBy, Validated};
 use weir_simulation::{Contender, Machines, Service, SpotGpus, Starts, Workload, World};
 
@@ -59,17 +59,19 @@ fn end(arrivals: &[Duration]) -> Duration {
     Duration::from_secs((last / 60 + 1) * 60)
 }
 
-/// Returns the service that the flags choose from the files; `None` without files.
+/// Returns the service that the flags choose from the files; `None` without files. A transformer or an explainer is only
+/// chosen by its whole name.
 fn declared(args: &SimulateArgs) -> Result<Option<Arc<Validated>>, CliError> {
     if args.files.is_empty() {
         return Ok(None);
     }
     let declaration = up::declared(&args.files)?;
     let wanted = args.service.as_deref();
-    let named = declaration
-        .services
-        .iter()
-        .filter(|(name, _)| wanted.is_none_or(|wanted| name.name() == wanted || name.to_string() == wanted));
+    let named = declaration.services.iter().filter(|(name, _)| match (wanted, name.component()) {
+        (Some(wanted), _) if name.to_string() == wanted => true,
+        (wanted, ComponentKind::Predictor) => wanted.is_none_or(|wanted| name.name() == wanted),
+        (_, ComponentKind::Transformer | ComponentKind::Explainer) => false,
+    });
     let names: Vec<_> = declaration.services.keys().map(ToString::to_string).collect();
     let found: Vec<_> = named.filter_map(|(_, service)| service.validated()).collect();
     match found.as_slice() {
@@ -172,4 +174,43 @@ async fn service(args: &SimulateArgs, credits: Option<u32>) -> Result<Service, C
     }
     let url = args.url.as_deref().unwrap_or_default();
     measured::service(url, args.cacert.as_deref(), args.max_batch).await
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        args: SimulateArgs,
+    }
+
+    const COMPOSED: &str = "
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: digits}
+spec:
+  predictor: {containers: [{name: p, image: x}], maxReplicas: 3}
+  transformer: {containers: [{name: t, image: x}], maxReplicas: 4}
+";
+
+    #[tokio::test]
+    async fn a_service_stands_for_its_predictor_and_a_transformer_has_a_name_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("digits.yaml");
+        std::fs::write(&file, COMPOSED).unwrap();
+        let most = |chosen: &[&str]| {
+            let flags = ["simulate", "log.csv", "--service-time", "1s", "-f", file.to_str().unwrap()];
+            let flags = Flags::try_parse_from(flags.iter().chain(chosen)).unwrap();
+            let declared = declared(&flags.args).unwrap().unwrap();
+            declared.predictor.scaling.policy.max
+        };
+        for chosen in [&[][..], &["--service", "digits"], &["--service", "default/digits"]] {
+            assert_eq!(most(chosen), Some(3), "{chosen:?}");
+        }
+        assert_eq!(most(&["--service", "default/digits/transformer"]), Some(4));
+    }
 }
