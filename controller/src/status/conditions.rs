@@ -212,9 +212,8 @@ fn verb(reason: FailureReason) -> &'static str {
         | FailureReason::NotStarted
         | FailureReason::Exited
         | FailureReason::CrashLoopBackOff
-        | FailureReason::OutOfMemory
-        | FailureReason::NotReady => "failed to start",
-        FailureReason::Hung | FailureReason::NodeNotReady => "does not serve",
+        | FailureReason::OutOfMemory => "failed to start",
+        FailureReason::Hung | FailureReason::NotReady | FailureReason::NodeNotReady => "does not serve",
     }
 }
 

@@ -29,7 +29,7 @@ use crate::view::generation::generation;
 use crate::view::gpu_sharing::{GpuNode, GpuUse};
 use crate::view::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::view::placements::{Placement, Placements};
-use crate::view::replica::Unseen;
+use crate::view::replica::Overdue;
 use crate::view::reported_failures::ReportedFailures;
 use crate::watch::watch_cache::{Edit, Key, WatchCache, key};
 use crate::watch::watch_scope::WatchScope;
@@ -125,8 +125,8 @@ struct WatchedPod {
     replica: Replica,
     placement: Option<Placement>,
     gpus: Option<GpuUse>,
-    /// Set while no scheduler has looked at the pod.
-    unseen: Option<Unseen>,
+    /// Failure that the pod has once enough time has passed.
+    overdue: Option<Overdue>,
     /// Address at which the pod reports the download of its model, while it fetches.
     progress_address: Option<SocketAddr>,
 }
@@ -240,16 +240,16 @@ impl Observed {
         let edits = self.pods.take(event, |object, before| {
             let before = before.map(|before| &before.replica);
             let replica = replica::replica(object, before);
-            let unseen = Unseen::of(object);
+            let overdue = Overdue::of(object);
             Some(WatchedPod {
                 revision: revision_of(object)?,
                 placement: Placement::of(object, &replica),
                 gpus: GpuUse::of(object),
-                replica: match &unseen {
-                    Some(unseen) => unseen.with_failure(replica, now),
+                replica: match &overdue {
+                    Some(overdue) => overdue.with_failure(replica, now),
                     None => replica,
                 },
-                unseen,
+                overdue,
                 progress_address: replica::progress_address(object),
             })
         });
@@ -274,12 +274,12 @@ impl Observed {
         }
     }
 
-    /// Adds a failure to pods that no scheduler has looked at for too long: no event reports that.
+    /// Adds the failures that begin with time alone to their pods: no event reports them.
     fn take_clock(&mut self, now: u64) {
         self.now = now;
         for pod in self.pods.values() {
-            let Some(unseen) = &pod.unseen else { continue };
-            let replica = unseen.with_failure(pod.replica.clone(), now);
+            let Some(overdue) = &pod.overdue else { continue };
+            let replica = overdue.with_failure(pod.replica.clone(), now);
             if replica.failure.is_some() {
                 let replicas = self.replicas.entry(pod.revision.clone()).or_default();
                 replicas.insert(replica);

@@ -3,10 +3,10 @@
 mod advice;
 mod download;
 mod failure;
+mod overdue;
 pub(crate) mod room;
 #[cfg(test)]
 mod tests;
-mod unseen;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use weir_cluster::{Address, ContainerPorts, Endpoints, Failure, FailureReason, P
 use crate::entry::entry;
 pub(crate) use download::progress_address;
 use failure::failure;
-pub(crate) use unseen::Unseen;
+pub(crate) use overdue::Overdue;
 
 /// Returns the replica of a pod; `before` is its former state.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
@@ -69,7 +69,8 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
         return Phase::Ready;
     }
     let was_ready = before.is_some_and(|b| matches!(b.phase, Phase::Ready | Phase::Unready))
-        || failure::node_not_ready(pod).is_some();
+        || failure::node_not_ready(pod).is_some()
+        || serving(pod).and_then(|status| failure::no_longer_ready(pod, status)).is_some();
     match serving(pod).and_then(|status| status.state.as_ref()) {
         Some(state) if state.running.is_some() && was_ready => Phase::Unready,
         Some(state) if state.running.is_some() => Phase::Starting,

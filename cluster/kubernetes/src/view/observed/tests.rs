@@ -497,6 +497,34 @@ fn a_silent_node_is_reported_beside_a_replica_that_serves() {
 }
 
 #[test]
+fn a_replica_that_stays_unready_after_it_was_ready_fails_its_revision_until_it_is_ready() {
+    let mut unready = pod("a");
+    unready.status = serde_json::from_value(json!({
+        "podIP": "10.0.0.7",
+        "conditions": [
+            { "type": "PodScheduled", "status": "True" },
+            { "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:01:00Z" },
+        ],
+        "containerStatuses": [{
+            "name": "kserve-container", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "running": { "startedAt": "2026-01-01T00:00:10Z" } },
+        }],
+    }))
+    .unwrap();
+    let mut observed = observed();
+    // A controller that starts only now still concludes that the pod was ready.
+    observed.take(Change::Pod(Event::Delete(pod("a"))));
+    observed.take(Change::Pod(Event::Apply(unready)));
+    observed.take(Change::Clock(1_767_225_689));
+    let waits = first(&mut observed);
+    assert_eq!((waits.replicas[0].phase, &waits.failure), (Phase::Unready, &None));
+    observed.take(Change::Clock(1_767_225_690));
+    assert_eq!(first(&mut observed).failure.as_ref().unwrap().reason, FailureReason::NotReady);
+    observed.take(Change::Pod(Event::Apply(pod("a"))));
+    assert_eq!(first(&mut observed).failure, None);
+}
+
+#[test]
 fn an_ended_pod_does_not_fail_a_revision_whose_next_pod_starts() {
     let mut evicted = pod("a");
     evicted.status = serde_json::from_value(json!({

@@ -61,6 +61,16 @@ pub(super) fn node_not_ready(pod: &Pod) -> Option<&PodCondition> {
     (has_containers && ready.status != "True" && !waits_for_gates).then_some(ready)
 }
 
+/// Returns the condition `Ready` of a pod that was ready after this container's last start, and is not any more.
+pub(super) fn no_longer_ready<'a>(pod: &'a Pod, status: &ContainerStatus) -> Option<&'a PodCondition> {
+    let running = status.state.as_ref()?.running.as_ref()?;
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    // The condition of a new pod, or of a pod whose container ended, is false before the container starts, and stays so
+    // until the pod is ready.
+    let ready = conditions.find(|c| c.type_ == "Ready" && c.status == "False")?;
+    (ready.last_transition_time.as_ref()?.0 > running.started_at.as_ref()?.0).then_some(ready)
+}
+
 /// Reports a pod on a node that does not answer; its containers presumably still run.
 fn on_silent_node(pod: &Pod) -> Option<Failure> {
     let ready = node_not_ready(pod)?;
@@ -152,6 +162,8 @@ fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failu
     let ended = now.or(before).map(|ended| (ended, pod));
     match (waiting, ended) {
         (Some(waiting), ended) => waits(pod, status, waiting, ended, kind),
+        // The pod was ready since, so that exit is not the cause.
+        (None, Some(_)) if no_longer_ready(pod, status).is_some() => None,
         // The container has been started again; its last exit is reported until it is ready.
         (None, Some(ended)) => Some(ended_with(status, ended, kind, ended_reason(status))),
         (None, None) => None,
@@ -347,7 +359,7 @@ fn logged(line: &str) -> Option<&str> {
 }
 
 /// Returns a message in brackets, shortened to [`LONGEST`]; empty if there is none.
-fn in_parentheses(message: &str) -> String {
+pub(super) fn in_parentheses(message: &str) -> String {
     let message = message.trim().trim_end_matches('.');
     match message.char_indices().nth(LONGEST) {
         None if message.is_empty() => String::new(),
@@ -360,6 +372,6 @@ fn fail(reason: FailureReason, message: String) -> Failure {
     Failure::new(reason, message)
 }
 
-fn seconds(time: &Time) -> Option<u64> {
+pub(super) fn seconds(time: &Time) -> Option<u64> {
     u64::try_from(time.0.as_second()).ok()
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weir_cluster::FailureReason as R;
 
 use super::*;
-use crate::view::replica::Unseen;
+use crate::view::replica::Overdue;
 
 /// Returns a pod with this status.
 fn pod(status: &Value) -> Pod {
@@ -390,17 +390,17 @@ fn an_image_that_cannot_be_pulled_names_its_secret_or_its_name() {
 
 #[test]
 fn a_pod_that_no_scheduler_has_processed_names_its_scheduler() {
-    let unseen = |status: Value, fields: Value| {
+    let overdue = |status: Value, fields: Value| {
         let mut object = serde_json::to_value(pod(&status)).unwrap();
         object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:10Z");
         let spec = object["spec"].as_object_mut().unwrap();
         spec.remove("resourceClaims");
         spec.extend(fields.as_object().unwrap().clone());
-        let unseen = Unseen::of(&serde_json::from_value(object).unwrap())?;
-        Some((unseen.failure(1_767_225_639), unseen.failure(1_767_225_640)?))
+        let overdue = Overdue::of(&serde_json::from_value(object).unwrap())?;
+        Some((overdue.failure(1_767_225_639).cloned(), overdue.failure(1_767_225_640)?.clone()))
     };
     let pending = json!({ "phase": "Pending" });
-    let (early, late) = unseen(pending.clone(), json!({ "schedulerName": "volcano" })).unwrap();
+    let (early, late) = overdue(pending.clone(), json!({ "schedulerName": "volcano" })).unwrap();
     assert_eq!(early, None, "a scheduler may take half a minute");
     assert_eq!(
         (late.reason, &*late.message),
@@ -409,10 +409,37 @@ fn a_pod_that_no_scheduler_has_processed_names_its_scheduler() {
             "no scheduler called volcano has looked at it: install that scheduler, or correct schedulerName"
         )
     );
-    let (_, late) = unseen(pending.clone(), json!({})).unwrap();
+    let (_, late) = overdue(pending.clone(), json!({})).unwrap();
     assert_eq!(&*late.message, "no scheduler has looked at it: see that the cluster's kube-scheduler runs");
     let placed = json!({ "nodeName": "gpu-1" });
-    assert_eq!(unseen(pending, placed), None);
+    assert_eq!(overdue(pending, placed), None);
     let looked_at = condition("Unschedulable", "0/3 nodes are available");
-    assert_eq!(unseen(looked_at, json!({ "schedulerName": "volcano" })), None);
+    assert_eq!(overdue(looked_at, json!({ "schedulerName": "volcano" })), None);
+}
+
+#[test]
+fn a_pod_that_was_ready_has_failed_after_half_a_minute_and_one_that_starts_has_not() {
+    let status = |ready_until: &str| {
+        let running = json!({ "running": { "startedAt": "2026-01-01T00:00:10Z" } });
+        let mut status = serving(&running, &terminated(1, "Error", ""));
+        let ready = json!({
+            "type": "Ready", "status": "False", "lastTransitionTime": ready_until, "reason": "ContainersNotReady",
+            "message": "containers with unready status: [kserve-container]",
+        });
+        status["conditions"].as_array_mut().unwrap().push(ready);
+        pod(&status)
+    };
+    let unready = status("2026-01-01T00:01:00Z");
+    assert_eq!(failure(&unready), None, "the exit before it was ready is not the cause");
+    let overdue = Overdue::of(&unready).unwrap();
+    assert_eq!(overdue.failure(1_767_225_689), None);
+    let late = overdue.failure(1_767_225_690).unwrap();
+    let expected = "it runs, and has not been ready since 2026-01-01T00:01:00Z (containers with unready status: \
+                    [kserve-container]): see its log and its readinessProbe";
+    assert_eq!((late.reason, &*late.message, late.at), (R::NotReady, expected, Some(1_767_225_660)));
+    for never_ready in ["2026-01-01T00:00:05Z", "2026-01-01T00:00:10Z"] {
+        let starts = status(never_ready);
+        assert_eq!(failure(&starts).unwrap().reason, R::Exited);
+        assert_eq!(Overdue::of(&starts), None);
+    }
 }
