@@ -5,6 +5,7 @@ mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
@@ -29,7 +30,12 @@ pub(crate) enum Request {
     Apply(Box<Desired>, oneshot::Sender<Result<Applied, ClusterError>>),
     Forget(ServiceName, oneshot::Sender<Applied>),
     Scale(RevisionName, u32, oneshot::Sender<Result<(), ClusterError>>),
-    Stop(oneshot::Sender<()>),
+    /// Stops everything. `longest` gets the longest time that a replica may take, and `ended` a message once all have
+    /// ended.
+    Stop {
+        longest: oneshot::Sender<Duration>,
+        ended: oneshot::Sender<()>,
+    },
 }
 
 /// Sends a reply. The actor calls it after publishing, so that the snapshot already shows the effect of the request.
@@ -79,7 +85,7 @@ impl Actor {
             let mut replies: Vec<Reply> = Vec::new();
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some(request) => replies.extend(self.handle(request)),
+                    Some(request) => replies.push(self.handle(request)),
                     None => return,
                 },
                 Some(event) = events.recv() => self.handle_event(event),
@@ -90,7 +96,7 @@ impl Actor {
                 match (requests.try_recv(), events.try_recv()) {
                     (Err(_), Err(_)) => break,
                     (request, event) => {
-                        replies.extend(request.ok().and_then(|request| self.handle(request)));
+                        replies.extend(request.ok().map(|request| self.handle(request)));
                         event.into_iter().for_each(|event| self.handle_event(event));
                     }
                 }
@@ -103,30 +109,38 @@ impl Actor {
         }
     }
 
-    /// Handles a request. Returns its reply, or `None` if the reply is sent later.
-    fn handle(&mut self, request: Request) -> Option<Reply> {
+    /// Handles a request. Returns its reply.
+    fn handle(&mut self, request: Request) -> Reply {
         match request {
             Request::Apply(desired, reply) => {
                 let result = self.apply(*desired);
-                Some(Box::new(move || send(reply, result)))
+                Box::new(move || send(reply, result))
             }
             Request::Forget(service, reply) => {
                 self.changed.insert(service.clone());
                 let applied = self.ledger.forget(&service);
-                Some(Box::new(move || send(reply, applied)))
+                Box::new(move || send(reply, applied))
             }
             Request::Scale(revision, replicas, reply) => {
                 let result = self.scale(&revision, replicas);
-                Some(Box::new(move || send(reply, result)))
+                Box::new(move || send(reply, result))
             }
-            Request::Stop(reply) => {
+            Request::Stop { longest, ended } => {
+                let time = self.longest_end();
                 self.ledger = Ledger::new();
                 let all = self.revisions.keys().map(RevisionName::service);
                 self.changed.extend(all.cloned());
-                self.stopping.get_or_insert_default().push(reply);
-                None
+                self.stopping.get_or_insert_default().push(ended);
+                Box::new(move || send(longest, time))
             }
         }
+    }
+
+    /// Returns the longest time that one of the replicas may take to end.
+    fn longest_end(&self) -> Duration {
+        let is_running = |name| self.revisions.get(name).is_some_and(|revision| !revision.replicas.is_empty());
+        let specs = self.specs.iter().filter(|(name, _)| is_running(*name));
+        specs.map(|(_, spec)| spec.pre_stop_delay.saturating_add(spec.grace)).max().unwrap_or_default()
     }
 
     fn apply(&mut self, desired: Desired) -> Result<Applied, ClusterError> {

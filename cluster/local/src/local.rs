@@ -52,24 +52,30 @@ impl Local {
         &self.gateways
     }
 
-    /// Stops every replica as a scale-in does, and waits until all have ended. Nothing can be applied afterwards.
+    /// Stops every replica as a scale-in does, and waits until all have ended: for the longest of their grace periods
+    /// and `reserve`. Nothing can be applied afterwards.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when replicas still run after `timeout`; dropping the last clone kills them.
-    pub async fn stop(&self, timeout: Duration) -> Result<(), ClusterError> {
-        let stopped = self.request(Request::Stop);
-        match tokio::time::timeout(timeout, stopped).await {
-            Ok(stopped) => stopped,
+    /// [`ClusterError::Unavailable`] when replicas still run then; dropping the last clone kills them.
+    pub async fn stop(&self, reserve: Duration) -> Result<(), ClusterError> {
+        let (reply, ended) = oneshot::channel();
+        let longest = self.request(|longest| Request::Stop { longest, ended: reply }).await?;
+        let timeout = longest.saturating_add(reserve);
+        match tokio::time::timeout(timeout, ended).await {
+            Ok(ended) => ended.map_err(|_| stopped()),
             Err(_) => Err(unavailable(format!("replicas still run after {timeout:?}"))),
         }
     }
 
     async fn request<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, ClusterError> {
-        let stopped = || unavailable("the cluster has stopped".to_owned());
         let (reply, replied) = oneshot::channel();
         self.requests.send(make(reply)).await.map_err(|_| stopped())?;
         replied.await.map_err(|_| stopped())
     }
+}
+
+fn stopped() -> ClusterError {
+    unavailable("the cluster has stopped".to_owned())
 }
 
 impl Directory for Local {

@@ -35,8 +35,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the controller and the autoscaler to finish their last step.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for replicas to end: 30 s of grace, and 5 s for the steps before it.
-const REPLICAS_TIMEOUT: Duration = Duration::from_secs(35);
+/// Time for replicas to end in addition to their grace periods, for the steps before and after.
+const REPLICAS_RESERVE: Duration = Duration::from_secs(5);
 
 /// The platform's components, without the two ports.
 pub(super) struct Components {
@@ -119,7 +119,7 @@ impl Components {
         self.stop.cancel();
         self.tasks.close();
         let ended = tokio::time::timeout(CONTROL_TIMEOUT, self.tasks.wait()).await;
-        let stopped = self.cluster.stop(REPLICAS_TIMEOUT).await;
+        let stopped = self.cluster.stop(REPLICAS_RESERVE).await;
         if let Err(error) = &stopped {
             tracing::error!("{error}");
         }

@@ -114,11 +114,12 @@ async fn stopping_lets_replicas_finish_and_then_nothing_starts() {
 }
 
 #[tokio::test]
-async fn stopping_has_a_deadline() {
+async fn stopping_waits_for_the_longest_grace_period() {
     let platform = Platform::start();
-    let pod = pods::template(pods::server_after("trap '' TERM", Behaviour::Ready));
+    let mut pod = pods::template(pods::server_after("trap '' TERM", Behaviour::Ready));
+    pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(3);
     let name = platform.serve("slow", pod, 1).await;
-    platform.ready(&name, 1).await;
-    let stopped = platform.cluster.stop(Duration::from_millis(300)).await;
-    assert!(stopped.is_err());
+    let process = process_of(&platform.ready(&name, 1).await, 0).await;
+    platform.cluster.stop(Duration::from_secs(2)).await.unwrap();
+    assert!(!is_alive(process));
 }
