@@ -13,7 +13,8 @@
 
 namespace {
 
-// Time limit of the child process. A fork of a process with threads may inherit a held lock and never end.
+// Time limit of the child process. An initialiser of the library may never return, and a fork of a process with threads
+// may inherit a held lock and never end.
 constexpr int TRIAL_MILLISECONDS = 10'000;
 
 std::string last_loader_error() {
@@ -90,7 +91,10 @@ std::string trial(const char* path) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (ended && text.empty() && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+  if (!ended) {
+    return "its initialisers did not return within " + std::to_string(TRIAL_MILLISECONDS / 1000) + " s";
+  }
+  if (text.empty() && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
     return "it ends the process that opens it";
   }
   return text;

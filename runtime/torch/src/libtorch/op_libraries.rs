@@ -19,8 +19,12 @@ struct Contents {
     hash: u64,
 }
 
-/// Opens the libraries that are not open yet.
+/// Opens the libraries that are not open yet. A model without libraries does not wait for those of another one, which
+/// may take seconds.
 pub(crate) fn open(model: &str, libraries: &[PathBuf]) -> Result<(), LoadError> {
+    if libraries.is_empty() {
+        return Ok(());
+    }
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     for path in libraries {
         open_one(&mut open, path).map_err(|reason| {

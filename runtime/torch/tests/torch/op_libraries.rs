@@ -96,7 +96,7 @@ fn libraries_that_cannot_be_opened_are_refused_and_the_process_lives() {
     let folder = tempfile::tempdir().unwrap();
     let constructor = |body: &str| {
         format!(
-            "#include <cstdlib>\nextern \"C\" long PyLong_FromLong(long);\n\
+            "#include <cstdlib>\n#include <unistd.h>\nextern \"C\" long PyLong_FromLong(long);\n\
                  __attribute__((constructor)) static void start() {{ {body} }}"
         )
     };
@@ -105,6 +105,7 @@ fn libraries_that_cannot_be_opened_are_refused_and_the_process_lives() {
         ("std::abort();", "it ends the process"),
         ("*(volatile int*)0 = 1;", "it ends the process"),
         ("throw 5;", "an exception other than"),
+        ("for (;;) pause();", "did not return within 10 s"),
     ] {
         let library = compile(folder.path(), &constructor(body), &[]);
         let error = refusal(&with_library("identity", library)).to_string();
