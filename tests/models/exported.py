@@ -335,6 +335,18 @@ class Cache(nn.Module):
         return x + self.cache.sum(0)
 
 
+class Lists(nn.Module):
+    """Loads, and is refused when it runs: adds to a weight through a view of it in a list of tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(2, 2))
+
+    def forward(self, x):
+        torch._foreach_add_([self.sums.reshape(-1)], [x[0]])
+        return x + self.sums.reshape(-1)
+
+
 class Loop(nn.Module):
     """Refused: repeats a subgraph."""
 
@@ -342,7 +354,7 @@ class Loop(nn.Module):
         return while_loop(lambda x: x.abs().max() > 1, lambda x: (x / 2,), (x,))[0]
 
 
-REFUSED = {"counter": Counter(), "cache": Cache(), "loop": Loop()}
+REFUSED = {"counter": Counter(), "cache": Cache(), "lists": Lists(), "loop": Loop()}
 
 
 def flat(values, prefix):

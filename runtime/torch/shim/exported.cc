@@ -584,19 +584,29 @@ class Run {
     return slot < constants ? program_.constants[slot] : slots_[slot - constants];
   }
 
-  // Refuses writes to memory that other runs read.
+  // Refuses writes to memory that other runs read. An operator writes to a tensor, or to all tensors of a list.
   void check_writes(const Call& call, const std::vector<IValue>& stack) const {
     for (auto index : call.written) {
-      if (!stack[index].isTensor() || !stack[index].toTensor().has_storage()) {
+      if (!stack[index].isList()) {
+        check_write(call, stack[index]);
         continue;
       }
-      const auto* storage = stack[index].toTensor().storage().unsafeGetStorageImpl();
-      bool shared = program_.storages.count(storage) != 0 ||
-          std::find(inputs_.begin(), inputs_.end(), storage) != inputs_.end();
-      TORCH_CHECK(
-          !shared, "operator ", call.op->schema().operator_name(), " at ", call.place,
-          " writes to a weight or an input, which other runs use");
+      for (const IValue& one : stack[index].toListRef()) {
+        check_write(call, one);
+      }
     }
+  }
+
+  void check_write(const Call& call, const IValue& value) const {
+    if (!value.isTensor() || !value.toTensor().has_storage()) {
+      return;
+    }
+    const auto* storage = value.toTensor().storage().unsafeGetStorageImpl();
+    bool shared = program_.storages.count(storage) != 0 ||
+        std::find(inputs_.begin(), inputs_.end(), storage) != inputs_.end();
+    TORCH_CHECK(
+        !shared, "operator ", call.op->schema().operator_name(), " at ", call.place,
+        " writes to a weight or an input, which other runs use");
   }
 
   IValue& slot(size_t slot) {

@@ -176,6 +176,17 @@ fn an_answer_stays_as_it_is_when_the_module_writes_what_it_returned() {
     assert_eq!(second[1], Bytes::copy_from_slice(&2_f32.to_le_bytes()));
 }
 
+/// The reader of programs does not know that a reshaped weight is still the weight.
+#[test]
+fn a_run_that_writes_to_a_weight_in_a_list_is_refused() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/exported/lists.pt2");
+    let module = Module::load_exported(&path, Device::Cpu, "forward").unwrap();
+    let values = Values::Positional(vec![ramp(&[2, 4])]);
+    let options = RunOptions { inference_mode: true, optimize: true };
+    let error = module.run(&values, options, Metering::Off, None).unwrap_err().to_string();
+    assert!(error.contains("writes to a weight"), "{error}");
+}
+
 #[test]
 fn a_nested_tensor_is_refused() {
     let error = outputs(&model("nested_tensor")).unwrap_err().to_string();
