@@ -63,7 +63,7 @@ impl Placement {
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
     pub(crate) streams: CudaStreams,
-    pub(crate) cap: Option<Arc<Cap>>,
+    pub(crate) cap: Option<Cap>,
     pub(crate) cache: Cache,
 }
 
@@ -204,9 +204,6 @@ impl Runner {
         (binding, columns): (&Binding, &[Option<&Column>]),
         prepared: &Prepared<'_>,
     ) -> Result<(StartedRun, u64), ModelError> {
-        let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
-        let inputs = inputs.sum::<usize>() as u64;
-        gpu.admit(inputs)?;
         let (input, run) = (Cell::new(Duration::ZERO), Cell::default());
         let upload = || {
             let mut stopwatch = Stopwatch::start();
@@ -220,7 +217,8 @@ impl Runner {
             Ok(queued.outputs)
         })?;
         let (paths, peak, comparison) = run.take();
-        gpu.record(inputs, peak.saturating_add(prepared.held))?;
+        let inputs = columns.iter().flatten().map(|column| gather::bytes(column)).sum::<usize>();
+        gpu.check(inputs as u64, peak.saturating_add(prepared.held))?;
         let run = QueuedRun { batch, paths, gpu: gpu.clone(), input: input.get(), comparison };
         Ok((StartedRun::Queued(run), peak))
     }
@@ -355,18 +353,14 @@ impl Gpu {
         );
     }
 
-    fn admit(&self, inputs: u64) -> Result<(), ModelError> {
-        self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
-    }
-
     /// Returns the metering of a run: always on with a memory limit, otherwise `wanted`.
     fn metering(&self, wanted: Metering) -> Metering {
-        self.cap.as_ref().map_or(wanted, |_| Metering::On)
+        self.cap.map_or(wanted, |_| Metering::On)
     }
 
-    fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
-        let cap = self.cap.as_ref();
-        cap.map_or(Ok(()), |cap| cap.record(inputs, peak))
+    /// Fails a run whose memory exceeded the model's limit.
+    fn check(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
+        self.cap.map_or(Ok(()), |cap| cap.check(inputs, peak))
     }
 }
 

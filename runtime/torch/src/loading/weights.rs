@@ -41,14 +41,14 @@ pub(crate) struct Weights {
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedModule {
     pub(crate) module: Arc<Module>,
-    pub(crate) cap: Option<Arc<Cap>>,
+    pub(crate) cap: Option<Cap>,
 }
 
 #[derive(Debug)]
 struct OnDevice {
     /// The module; `None` once an instance owns it alone.
     module: Option<Arc<Module>>,
-    cap: Option<Arc<Cap>>,
+    cap: Option<Cap>,
 }
 
 /// The use of a module by one or several instances.
@@ -120,9 +120,8 @@ impl Weights {
     /// Returns the module on a device before instances are created.
     pub(crate) fn on(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let by_device = self.lock();
-        let found = by_device
-            .get(&device)
-            .and_then(|on| Some(LoadedModule { module: on.module.clone()?, cap: on.cap.clone() }));
+        let found =
+            by_device.get(&device).and_then(|on| Some(LoadedModule { module: on.module.clone()?, cap: on.cap }));
         found.ok_or_else(|| LoadError::Device(format!("the model is not on device {device:?}")))
     }
 
@@ -136,7 +135,7 @@ impl Weights {
             Sharing::Device => on.module.clone(),
             Sharing::Instance => on.module.take(),
         };
-        let cap = on.cap.clone();
+        let cap = on.cap;
         drop(by_device);
         let module = module.map_or_else(|| self.again(device), Ok)?;
         Ok(LoadedModule { module, cap })
@@ -187,11 +186,11 @@ impl Weights {
         limit: Option<NonZeroU64>,
         taken: u64,
         instances: usize,
-    ) -> Result<Option<Arc<Cap>>, LoadError> {
+    ) -> Result<Option<Cap>, LoadError> {
         match (device, limit) {
             (Device::Cpu, _) | (Device::Cuda(_), None) => Ok(None),
             (Device::Cuda(_), Some(limit)) => Cap::new(limit, taken, instances)
-                .map(|cap| Some(Arc::new(cap)))
+                .map(Some)
                 .map_err(|reason| LoadError::Device(format!("{}: {reason}", self.what()))),
         }
     }
