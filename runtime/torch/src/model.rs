@@ -75,9 +75,7 @@ impl TorchBackend {
         warn_in_training(source, &runner);
         let plan = plan::bind(source, &runner, signature_of(source, &runner, &verdict)?)?;
         if verdict.is_faster_optimised {
-            let module = runner.module.load_optimized(&source.path);
-            let module = module.map_err(|fault| fault.of_load("the optimised module"))?;
-            weights.replace(first, Arc::new(module));
+            weights.optimise(first)?;
         }
         Ok(Arc::new(TorchModel {
             name: source.name.as_str().into(),

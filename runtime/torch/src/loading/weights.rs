@@ -48,7 +48,16 @@ pub(crate) struct LoadedModule {
 struct OnDevice {
     /// The module; `None` once an instance owns it alone.
     module: Option<Arc<Module>>,
+    form: Form,
     cap: Option<Cap>,
+}
+
+/// The form of a device's modules, which is the same for all instances there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    AsSaved,
+    /// Optimised for inference, as by [`Module::load_optimized`].
+    Optimised,
 }
 
 /// The use of a module by one or several instances.
@@ -104,7 +113,7 @@ impl Weights {
             let bytes = module.bytes().ok().map(|bytes| bytes.saturating_mul(copies));
             weights.bytes = weights.bytes.zip(bytes).map(|(sum, bytes)| sum.saturating_add(bytes));
             let cap = weights.cap(device, settings.memory_limit, taken, instances)?;
-            let on = OnDevice { module: Some(Arc::new(module)), cap };
+            let on = OnDevice { module: Some(Arc::new(module)), form: Form::AsSaved, cap };
             by_device.insert(device, on);
         }
         weights.announce(source, settings, &by_device);
@@ -135,22 +144,32 @@ impl Weights {
             Sharing::Device => on.module.clone(),
             Sharing::Instance => on.module.take(),
         };
-        let cap = on.cap;
+        let (form, cap) = (on.form, on.cap);
         drop(by_device);
-        let module = module.map_or_else(|| self.again(device), Ok)?;
+        let module = module.map_or_else(|| self.again(device, form), Ok)?;
         Ok(LoadedModule { module, cap })
     }
 
-    /// Replaces the module that later instances on a device get.
-    pub(crate) fn replace(&self, device: Device, module: Arc<Module>) {
+    /// Gives every later instance on a device a module optimised for inference.
+    pub(crate) fn optimise(&self, device: Device) -> Result<(), LoadError> {
+        let module = self.optimised(&self.on(device)?.module)?;
         if let Some(on) = self.lock().get_mut(&device) {
-            on.module = Some(module);
+            (on.module, on.form) = (Some(Arc::new(module)), Form::Optimised);
         }
+        Ok(())
+    }
+
+    fn optimised(&self, saved: &Module) -> Result<Module, LoadError> {
+        saved.load_optimized(&self.path).map_err(|fault| fault.of_load("the optimised module"))
     }
 
     /// Loads the file again. Refuses a file that has changed since the first load, because instances must not differ.
-    fn again(&self, device: Device) -> Result<Arc<Module>, LoadError> {
-        let module = self.module(device)?;
+    fn again(&self, device: Device, form: Form) -> Result<Arc<Module>, LoadError> {
+        let saved = self.module(device)?;
+        let module = match form {
+            Form::AsSaved => saved,
+            Form::Optimised => self.optimised(&saved)?,
+        };
         if FileStamp::of(&self.path).ok() != Some(self.stamp) {
             return Err(LoadError::File(format!(
                 "model file '{}' changed while its instances were loaded: load the model again",
@@ -267,7 +286,7 @@ fn instances_by_device(devices: &[Device]) -> Vec<(Device, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, HashSet};
     use std::path::Path;
 
     use super::*;
@@ -287,11 +306,12 @@ mod tests {
 
     /// Returns the number of different modules that three instances have.
     fn modules(weights: &Weights) -> usize {
-        let instances = [(); 3].map(|()| weights.for_instance(Device::Cpu).unwrap());
-        let mut modules = instances.each_ref().map(|one| Arc::as_ptr(&one.module)).to_vec();
-        modules.sort_unstable();
-        modules.dedup();
-        modules.len()
+        let instances = [(); 3].map(|()| weights.for_instance(Device::Cpu).unwrap().module);
+        different(&instances)
+    }
+
+    fn different(modules: &[Arc<Module>]) -> usize {
+        modules.iter().map(Arc::as_ptr).collect::<HashSet<_>>().len()
     }
 
     #[test]
@@ -305,6 +325,18 @@ mod tests {
             ("recurrent", Some("false"), 3),
         ] {
             assert_eq!(modules(&weights(name, sharing)), expected, "{name} {sharing:?}");
+        }
+    }
+
+    #[test]
+    fn every_instance_has_the_optimised_module_also_if_each_has_its_own() {
+        for (sharing, expected) in [(None, 1), (Some("false"), 3)] {
+            let weights = weights("conv_traced", sharing);
+            let saved = weights.on(Device::Cpu).unwrap().module.operators();
+            weights.optimise(Device::Cpu).unwrap();
+            let instances = [(); 3].map(|()| weights.for_instance(Device::Cpu).unwrap().module);
+            assert!(instances.iter().all(|module| module.operators() != saved), "{sharing:?}");
+            assert_eq!(different(&instances), expected, "{sharing:?}");
         }
     }
 
