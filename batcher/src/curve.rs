@@ -114,20 +114,29 @@ impl Curve {
         best.filter(|best| best.row() < whole).map_or(most, |best| best.weight)
     }
 
-    /// Picks a weight up to `most`: the one of [`Curve::choose`], or now and then one of the larger sizes instead.
-    pub fn pick(&mut self, most: usize) -> Pick {
+    /// Returns the weight up to `most` that [`Curve::pick`] picks next: the one of [`Curve::choose`], or now and then
+    /// one of the larger sizes instead.
+    #[must_use]
+    pub fn next(&self, most: usize) -> Pick {
         let chosen = self.choose(most);
-        if chosen >= most {
+        if chosen >= most || self.kept_small + 1 < self.pause {
             return Pick::Best(chosen);
         }
-        self.kept_small += 1;
-        if self.kept_small < self.pause {
-            return Pick::Best(chosen);
-        }
-        self.kept_small = 0;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.probes = self.probes.wrapping_add(1);
         Pick::Probe(self.larger(chosen, most))
+    }
+
+    /// Picks the weight of [`Curve::next`], and counts it.
+    pub fn pick(&mut self, most: usize) -> Pick {
+        let pick = self.next(most);
+        match pick {
+            Pick::Best(weight) => self.kept_small += u32::from(weight < most),
+            Pick::Probe(_) => {
+                self.kept_small = 0;
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.probes = self.probes.wrapping_add(1);
+            }
+        }
+        pick
     }
 
     /// Returns a measured weight between `chosen` and `most`, or `most` itself, in rotation.
@@ -135,7 +144,7 @@ impl Curve {
         let mut between =
             self.points.iter().map(|point| point.weight).filter(|weight| (chosen + 1..most).contains(weight));
         let turns = between.clone().count() + 1;
-        between.nth(self.probes % turns).unwrap_or(most)
+        between.nth(self.probes.wrapping_add(1) % turns).unwrap_or(most)
     }
 
     fn nanos(&self, weight: usize) -> Option<f64> {

@@ -160,6 +160,23 @@ fn a_running_batch_counts_in_the_predicted_wait() {
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(20));
 }
 
+/// A caller runs a batch itself only if it is expected to be short, so a probe of a larger size must not look short.
+#[test]
+fn the_expected_time_of_a_probe_is_that_of_its_size() {
+    let mut queue = Queue::new(Policy::new(8));
+    queue.assembler.record(&"a", 1, millis(1));
+    queue.assembler.record(&"a", 8, millis(100));
+    queue.ones(8, 0);
+    let batches = (0..40).map(|_| {
+        let expected = queue.assembler.expected(at(0));
+        let batch = queue.run(0).expect("there is work");
+        queue.ones(batch.weight, 0);
+        assert_eq!(expected, Some(batch.expected), "{} rows", batch.weight);
+        batch.weight
+    });
+    assert_eq!(batches.filter(|weight| *weight == 8).count(), 1);
+}
+
 #[test]
 fn returning_items_are_awaited_for_a_limited_time_even_if_their_batch_never_ends() {
     let mut queue = Queue::new(Policy::new(8));

@@ -43,7 +43,10 @@ impl<T: Item> Assembler<T> {
 
     /// Removes the next batch of a group, of at most the weight `most`, from the queue.
     pub(super) fn form(&mut self, (index, most): (usize, usize), now: Instant) -> Batch<T> {
-        let count = self.count(index, most, now);
+        let group = self.groups.get(index);
+        let allowed = self.most(group).min(group.weight);
+        let pick = self.groups.get_mut(index).curve.pick(allowed);
+        let count = self.count(self.groups.get(index), (pick, most), now);
         self.note_batch(index, now);
         let all = self.circle(index).all;
         self.groups.get_mut(index).circulation.formed(all);
@@ -62,8 +65,8 @@ impl<T: Item> Assembler<T> {
     /// Returns the measured time of a group's next batch; `None` if the group was never measured.
     pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
         let group = self.groups.get(index);
-        let most = group.curve.choose(self.most(group).min(group.weight));
-        let count = self.prefix(group, most, self.delay(group, now)).unwrap_or(1);
+        let pick = group.curve.next(self.most(group).min(group.weight));
+        let count = self.count(group, (pick, usize::MAX), now);
         let weights = group.queue.values().take(count);
         let weight = weights.map(|&slot| self.entries[slot].weight).sum();
         group.curve.time(weight)
@@ -109,15 +112,12 @@ impl<T: Item> Assembler<T> {
     /// Returns the number of items in the group's next batch, at least one. A batch of the best size has at most the weight
     /// `ready`, which is staged. A probe of a larger size ignores `ready`, because never more than a batch of the best
     /// size is staged.
-    fn count(&mut self, index: usize, ready: usize, now: Instant) -> usize {
-        let group = self.groups.get(index);
-        let (delay, most) = (self.delay(group, now), self.most(group).min(group.weight));
-        let limit = match self.groups.get_mut(index).curve.pick(most) {
+    fn count(&self, group: &Group<T::Group>, (pick, ready): (Pick, usize), now: Instant) -> usize {
+        let limit = match pick {
             Pick::Best(limit) => limit.min(ready),
             Pick::Probe(limit) => limit,
         };
-        let count = self.prefix(self.groups.get(index), limit, delay);
-        count.unwrap_or(1)
+        self.prefix(group, limit, self.delay(group, now)).unwrap_or(1)
     }
 
     /// Returns true if the group's queue delay is over, or is not worth waiting for.
