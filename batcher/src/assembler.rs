@@ -56,6 +56,8 @@ pub struct Assembler<T: Item> {
 #[derive(Debug)]
 struct Running {
     batch: u64,
+    /// Number of the device; `None` for a batch that is the only one on its device.
+    device: Option<usize>,
     until: Instant,
     /// Index of the batch's group.
     group: usize,
@@ -210,10 +212,12 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Sets the start time of a batch that was formed ahead.
-    pub fn starts(&mut self, batch: u64, at: Instant, expected: Duration) {
-        for running in self.running.iter_mut().filter(|running| running.batch == batch) {
-            running.until = later(at, expected);
+    /// Sets the device of a batch that was formed, and the time at which it starts there. The number of a device is any
+    /// that no other device has.
+    pub fn starts(&mut self, batch: &Batch<T>, device: usize, at: Instant) {
+        for running in self.running.iter_mut().filter(|running| running.batch == batch.number) {
+            running.device = Some(device);
+            running.until = later(at, batch.expected);
         }
     }
 

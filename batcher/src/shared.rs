@@ -30,6 +30,8 @@ pub(crate) struct State<I: Item, O: Send + 'static> {
     pub(crate) assembler: Assembler<Queued<I, O>>,
     /// Number of workers, sleeping or not.
     pub(crate) workers: usize,
+    /// Number of workers so far, including those that have ended.
+    pub(crate) created: usize,
     /// Number of workers that wait for a batch, including those that were woken and do not run yet.
     pub(crate) sleeping: usize,
     /// Numbers of the sleeping workers whose devices are free for inline runs.
@@ -87,6 +89,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         let state = State {
             assembler: Assembler::new(policy),
             workers: 0,
+            created: 0,
             sleeping: 0,
             idle: Vec::new(),
             wakeup_pending: false,

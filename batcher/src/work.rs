@@ -100,13 +100,6 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         BatchCallers { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
     }
 
-    /// Postpones the start of the batch to `free_at`, until which its device is busy.
-    pub(crate) fn starts(&self, free_at: Instant) {
-        let start = free_at.max(self.started);
-        let mut state = self.shared.lock();
-        state.assembler.starts(self.number, start, self.expected);
-    }
-
     /// Returns the items in order; empty after [`Work::take_items`].
     #[must_use]
     pub fn items(&self) -> &[I] {

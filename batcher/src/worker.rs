@@ -12,6 +12,8 @@ use crate::{AsyncDevice, Item, Next, Stager, Work, clock};
 /// Takes batches for one device, on the thread of that device.
 pub struct Worker<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
+    /// Number of the device, which no other worker of the queue has or had.
+    device: usize,
     /// Number under which inline runs use the device; `None` if they may not.
     number: Option<usize>,
 }
@@ -29,10 +31,11 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     pub(crate) fn new(shared: Arc<Shared<I, O>>, number: Option<usize>) -> Self {
         let mut state = shared.lock();
         state.workers += 1;
-        let workers = state.workers;
+        state.created += 1;
+        let (workers, device) = (state.workers, state.created);
         state.assembler.devices(workers);
         drop(state);
-        Self { shared, number }
+        Self { shared, device, number }
     }
 
     /// Blocks the thread until a batch is due, and takes it. Returns `None` if the queue is closed and empty. Call this
@@ -54,9 +57,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     ) -> Option<Work<I, O>> {
         let mut staging = Staging::new(stager);
         self.stage_until(form_at(clock::now(), device.free_at, prepare), &mut staging);
-        let work = self.wait(DeviceState::Asynchronous(device), &mut staging)?;
-        work.starts(device.free_at);
-        Some(work)
+        self.wait(DeviceState::Asynchronous(device), &mut staging)
     }
 
     /// Stages items until this time, or until the batch is full.
@@ -89,6 +90,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
             let expired = state.assembler.expire(now);
             let pause = match next {
                 Next::Run(batch) => {
+                    state.assembler.starts(&batch, self.device, device.free_at(now));
                     let work = Work::hand_out(&self.shared, state, batch, now);
                     self.shared.send_expired(expired);
                     return Some(work);
@@ -160,6 +162,13 @@ enum DeviceState {
 impl DeviceState {
     fn is_asynchronous(self) -> bool {
         matches!(self, Self::Asynchronous(_))
+    }
+
+    fn free_at(self, now: Instant) -> Instant {
+        match self {
+            Self::Free => now,
+            Self::Asynchronous(device) => device.free_at.max(now),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_batcher::{
     AsyncDevice, BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker,
@@ -94,7 +94,7 @@ fn batcher(policy: Policy) -> (Batcher<Job, usize>, Arc<Counts>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the tests measure real threads")]
-fn now() -> std::time::Instant {
+fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
@@ -284,6 +284,30 @@ async fn answers_leave_in_the_order_of_admission() {
     assert_eq!(within(fourth).await, Ok(4));
 }
 
+/// An item of one row and of the one group that the tests of batches ahead use.
+fn single() -> Job {
+    Job { number: 0, weight: 1, group: 0 }
+}
+
+fn busy_until(free_at: Instant) -> AsyncDevice {
+    AsyncDevice { free_at, inputs: Duration::ZERO, launch: Duration::ZERO, row: Duration::ZERO }
+}
+
+#[test]
+fn an_idle_device_counts_as_free_beside_one_with_a_batch_ahead() {
+    let (batcher, _) = batcher(Policy::new(1));
+    let (mut busy, _idle) = (batcher.worker(), batcher.worker());
+    let minute = Duration::from_secs(60);
+    batcher.record(&0, 1, minute);
+    let tickets = [(); 2].map(|()| batcher.submit(single(), Terms::default()).expect("has room"));
+    let running = busy.pull().expect("is due");
+    let ahead = busy.pull_ahead(busy_until(now() + minute), Duration::ZERO, &mut ()).expect("is full");
+    assert_eq!(batcher.predicted_wait(), Duration::ZERO);
+    running.answer(vec![0]);
+    ahead.answer(vec![0]);
+    drop(tickets);
+}
+
 #[test]
 fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let (batcher, _) = batcher(Policy::new(8));
@@ -291,8 +315,7 @@ fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let ticket = batcher.submit(job(0), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
     let free_at = now() + span;
-    let device = AsyncDevice { free_at, inputs: Duration::ZERO, launch: Duration::ZERO, row: Duration::ZERO };
-    let work = worker.pull_ahead(device, prepare, &mut ()).expect("is due");
+    let work = worker.pull_ahead(busy_until(free_at), prepare, &mut ()).expect("is due");
     assert!(work.started() >= free_at - prepare);
     work.answer(vec![0]);
     drop(ticket);
@@ -304,8 +327,7 @@ fn a_full_batch_ahead_is_formed_at_once() {
     let mut worker = batcher.worker();
     let ticket = batcher.submit(Job { number: 0, weight: 1, group: 0 }, Terms::default());
     let free_at = now() + Duration::from_secs(3);
-    let device = AsyncDevice { free_at, inputs: Duration::ZERO, launch: Duration::ZERO, row: Duration::ZERO };
-    let work = worker.pull_ahead(device, Duration::ZERO, &mut ()).expect("is due");
+    let work = worker.pull_ahead(busy_until(free_at), Duration::ZERO, &mut ()).expect("is due");
     assert!(work.started() < free_at);
     work.answer(vec![0]);
     drop(ticket);

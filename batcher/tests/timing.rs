@@ -153,7 +153,7 @@ fn a_running_batch_counts_in_the_predicted_wait() {
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(50));
     queue.assembler.devices(2);
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(20));
-    queue.assembler.starts(running.number, at(60), running.expected);
+    queue.assembler.starts(&running, 0, at(60));
     queue.assembler.devices(1);
     assert_eq!(queue.assembler.predicted_wait(0, at(10)), millis(110));
     queue.assembler.finished(running.number, at(10));

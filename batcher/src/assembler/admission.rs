@@ -11,12 +11,18 @@ impl<T: Item> Assembler<T> {
     /// Returns the predicted wait for a device of an item of this level.
     pub(super) fn wait_on(&self, level: u32, now: Instant) -> Duration {
         let left = |running: &Running| running.until.saturating_duration_since(now);
-        let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
-        // `running` has two entries for a device with a batch prepared ahead. Only the latest end times are kept, one
-        // per device, so such a device counts once, with the end of the prepared batch.
+        // A device with a batch prepared ahead counts once, with the end of that batch.
+        let last = self.running.iter().filter(|running| !self.is_followed(running));
+        let mut busy: Vec<Duration> = last.map(left).collect();
         busy.sort_unstable_by(|a, b| b.cmp(a));
         busy.resize(self.devices.max(1), Duration::ZERO);
         cleared_after(&mut busy, self.backlog.up_to(level))
+    }
+
+    /// Returns true if the batch's device has a later batch as well.
+    fn is_followed(&self, batch: &Running) -> bool {
+        let is_later = |other: &Running| other.device == batch.device && other.batch > batch.batch;
+        batch.device.is_some() && self.running.iter().any(is_later)
     }
 
     /// Returns the reason not to queue the item, if there is one.

@@ -95,7 +95,7 @@ impl<T: Item> Assembler<T> {
         self.batches += 1;
         let batch = self.batches;
         self.groups.get_mut(group).running += items;
-        self.running.push(Running { batch, until, group, items, weight });
+        self.running.push(Running { batch, device: None, until, group, items, weight });
         batch
     }
 

@@ -313,7 +313,7 @@ impl Simulation {
         let begin = self.device_free.max(self.now + inputs);
         self.device_free = launched.max(begin + self.device.run(batch.weight)) + output;
         if let Some(Prefetch { free, .. }) = self.prefetch {
-            self.assembler.starts(batch.number, instant(free.max(self.now)), batch.expected);
+            self.assembler.starts(&batch, 0, instant(free.max(self.now)));
         }
         self.batches.push(batch.weight);
         self.in_flight.push_back(InFlight { batch, begun: self.now, inputs });
