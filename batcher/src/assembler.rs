@@ -221,6 +221,12 @@ impl<T: Item> Assembler<T> {
         }
     }
 
+    /// Returns true if a batch of this device, running or formed ahead, has not ended.
+    #[must_use]
+    pub fn is_busy(&self, device: usize) -> bool {
+        self.running.iter().any(|running| running.device == Some(device))
+    }
+
     /// Sets the number of devices that share the queue.
     pub fn devices(&mut self, devices: usize) {
         self.devices = devices;

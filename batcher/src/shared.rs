@@ -14,6 +14,8 @@ pub(crate) struct Shared<I: Item, O: Send + 'static> {
     state: Mutex<State<I, O>>,
     /// Signals that a batch is due, or that the queue has closed.
     pub(crate) due: Condvar,
+    /// Signals that a batch has ended, to workers that stage items for a busy device.
+    pub(crate) ended: Condvar,
     pub(crate) observer: Arc<dyn Observer>,
     /// Holds answers back until earlier ones are sent. Answers are sent under its lock, so that none overtakes another.
     reorder: Option<Mutex<ReorderBuffer<Answer<O>>>>,
@@ -98,6 +100,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         Self {
             state: Mutex::new(state),
             due: Condvar::new(),
+            ended: Condvar::new(),
             observer,
             reorder,
             closed: AtomicBool::new(false),

@@ -192,6 +192,8 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         if let Some(elapsed) = elapsed {
             state.assembler.record(&self.group, self.weight, elapsed);
         }
+        drop(state);
+        self.shared.ended.notify_all();
     }
 }
 

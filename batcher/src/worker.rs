@@ -47,7 +47,8 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     /// Takes a batch like [`Worker::pull`], for a device that may be busy. The batch must be formed `prepare` before
     /// the device is free. Unless the batch is full, this blocks at least until then, and longer if waiting for
     /// returning callers pays off; see [`crate::Assembler::next_ahead`]. Meanwhile `stager` gets the items that will
-    /// probably be in the batch. Call this with at most one unanswered [`Work`]: one batch prepared ahead keeps the
+    /// probably be in the batch. Once all batches of this worker are answered, the device counts as free, however long
+    /// they were expected to take. Call this with at most one unanswered [`Work`]: one batch prepared ahead keeps the
     /// device busy, and more would only be formed too early and so be smaller.
     pub fn pull_ahead(
         &mut self,
@@ -56,23 +57,30 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         stager: &mut dyn Stager<I>,
     ) -> Option<Work<I, O>> {
         let mut staging = Staging::new(stager);
-        self.stage_until(form_at(clock::now(), device.free_at, prepare), &mut staging);
+        self.stage(device, prepare, &mut staging);
         self.wait(DeviceState::Asynchronous(device), &mut staging)
     }
 
-    /// Stages items until this time, or until the batch is full.
-    fn stage_until(&self, until: Instant, staging: &mut Staging<'_, I>) {
+    /// Stages items until the batch is to be formed: `prepare` before the device is free, or at once if the batch is
+    /// full.
+    fn stage(&self, device: AsyncDevice, prepare: Duration, staging: &mut Staging<'_, I>) {
         let mut state = self.shared.lock();
         loop {
             let now = clock::now();
+            let until = form_at(now, self.as_it_is(device, &state, now).free_at, prepare);
             if state.assembler.is_full() || now >= until {
                 return;
             }
             if !staging.step(&mut state) {
-                let pause = staging.next_look(now, until) - now;
-                MutexGuard::unlocked(&mut state, || std::thread::sleep(pause));
+                self.shared.ended.wait_until(&mut state, staging.next_look(now, until));
             }
         }
+    }
+
+    /// Returns the device with the time at which it is free: now if its batches ended sooner than expected.
+    fn as_it_is(&self, device: AsyncDevice, state: &State<I, O>, now: Instant) -> AsyncDevice {
+        let is_busy = state.assembler.is_busy(self.device);
+        AsyncDevice { free_at: if is_busy { device.free_at } else { device.free_at.min(now) }, ..device }
     }
 
     fn wait(&self, device: DeviceState, staging: &mut Staging<'_, I>) -> Option<Work<I, O>> {
@@ -80,17 +88,17 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
         loop {
             let now = clock::now();
             state.wakeup_pending = false;
-            let next = match device {
-                DeviceState::Free => state.assembler.next(now),
+            let (next, start) = match device {
+                DeviceState::Free => (state.assembler.next(now), now),
                 DeviceState::Asynchronous(device) => {
-                    let device = staging.device(device, &state);
-                    state.assembler.next_ahead(device, staging.staged(), now)
+                    let device = self.as_it_is(staging.device(device, &state), &state, now);
+                    (state.assembler.next_ahead(device, staging.staged(), now), device.free_at.max(now))
                 }
             };
             let expired = state.assembler.expire(now);
             let pause = match next {
                 Next::Run(batch) => {
-                    state.assembler.starts(&batch, self.device, device.free_at(now));
+                    state.assembler.starts(&batch, self.device, start);
                     let work = Work::hand_out(&self.shared, state, batch, now);
                     self.shared.send_expired(expired);
                     return Some(work);
@@ -162,13 +170,6 @@ enum DeviceState {
 impl DeviceState {
     fn is_asynchronous(self) -> bool {
         matches!(self, Self::Asynchronous(_))
-    }
-
-    fn free_at(self, now: Instant) -> Instant {
-        match self {
-            Self::Free => now,
-            Self::Asynchronous(device) => device.free_at.max(now),
-        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The batcher with real threads: each item is answered exactly once, whatever happens concurrently.
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use weir_batcher::{
-    AsyncDevice, BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker,
+    AsyncDevice, BatchStats, Batcher, Id, Item, Observer, Ordering, Policy, Stager, SubmitError, Terms, Work, Worker,
 };
 
 struct Job {
@@ -312,23 +313,63 @@ fn an_idle_device_counts_as_free_beside_one_with_a_batch_ahead() {
 fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let (batcher, _) = batcher(Policy::new(8));
     let mut worker = batcher.worker();
-    let ticket = batcher.submit(job(0), Terms::default());
+    let first = batcher.submit(single(), Terms::default());
+    let running = worker.pull().expect("is due");
+    let second = batcher.submit(single(), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
     let free_at = now() + span;
     let work = worker.pull_ahead(busy_until(free_at), prepare, &mut ()).expect("is due");
     assert!(work.started() >= free_at - prepare);
+    running.answer(vec![0]);
     work.answer(vec![0]);
-    drop(ticket);
+    drop((first, second));
 }
 
 #[test]
 fn a_full_batch_ahead_is_formed_at_once() {
     let (batcher, _) = batcher(Policy::new(1));
     let mut worker = batcher.worker();
-    let ticket = batcher.submit(Job { number: 0, weight: 1, group: 0 }, Terms::default());
+    let first = batcher.submit(single(), Terms::default());
+    let running = worker.pull().expect("is due");
+    let second = batcher.submit(single(), Terms::default());
     let free_at = now() + Duration::from_secs(3);
     let work = worker.pull_ahead(busy_until(free_at), Duration::ZERO, &mut ()).expect("is due");
     assert!(work.started() < free_at);
+    running.answer(vec![0]);
     work.answer(vec![0]);
-    drop(ticket);
+    drop((first, second));
+}
+
+/// Sends a message when an item is staged, and stages no more. The worker then sleeps until the batch is formed.
+struct Signal(mpsc::Sender<()>);
+
+impl Stager<Job> for Signal {
+    fn note(&mut self, _: Id, _: &Job, _: usize) {}
+
+    fn copy(&mut self) -> ControlFlow<()> {
+        assert!(self.0.send(()).is_ok(), "the test waits");
+        ControlFlow::Break(())
+    }
+}
+
+/// The first run of a shape compiles for it, so the second is expected to take as long, and ends much sooner.
+#[test]
+fn a_batch_ahead_is_formed_when_the_device_is_free_sooner_than_expected() {
+    let (batcher, _) = batcher(Policy::new(8));
+    let mut worker = batcher.worker();
+    let first = batcher.submit(single(), Terms::default());
+    let running = worker.pull().expect("is due");
+    let second = batcher.submit(single(), Terms::default());
+    let free_at = now() + Duration::from_secs(30);
+    let (sender, staged) = mpsc::channel();
+    let ahead = thread::spawn(move || {
+        let work = worker.pull_ahead(busy_until(free_at), Duration::ZERO, &mut Signal(sender)).expect("is due");
+        let started = work.started();
+        work.answer(vec![0]);
+        started
+    });
+    staged.recv().expect("the second item is staged");
+    running.answer(vec![0]);
+    assert!(ahead.join().expect("ends") < free_at);
+    drop((first, second));
 }
