@@ -94,10 +94,11 @@ impl Sandbox {
     pub(crate) fn run(&self, request: &Request, mut on_report: impl FnMut(Report)) -> End {
         let stream = match self.child() {
             Ok(stream) => stream,
-            Err(error) => return End::Lost(format!("could not be started: {error}")),
+            Err(error) => return not_started(&error),
         };
-        let Some(id) = self.register(&stream) else {
-            return End::Closed;
+        let id = match self.register(stream.try_clone()) {
+            Ok(id) => id,
+            Err(end) => return end,
         };
         let end = converse(&stream, request, &mut on_report);
         let _ = stream.shutdown(Shutdown::Both);
@@ -127,13 +128,17 @@ impl Sandbox {
         stream
     }
 
-    fn register(&self, stream: &UnixStream) -> Option<u64> {
+    /// Keeps a copy of a child's socket, by which [`Sandbox::close`] ends the child. Returns the number of the copy.
+    fn register(&self, copy: io::Result<UnixStream>) -> Result<u64, End> {
         let mut running = self.running();
-        let copy = stream.try_clone().ok().filter(|_| !running.closed)?;
+        if running.closed {
+            return Err(End::Closed);
+        }
+        let copy = copy.map_err(|error| not_started(&error))?;
         running.next += 1;
         let id = running.next;
         running.streams.push((id, copy));
-        Some(id)
+        Ok(id)
     }
 
     fn server(&self) -> MutexGuard<'_, Option<ForkServer>> {
@@ -153,10 +158,14 @@ pub(crate) fn serve_if_asked(child: Child) {
     }
 }
 
+fn not_started(error: &io::Error) -> End {
+    End::Lost(format!("could not be started: {error}"))
+}
+
 /// Sends the request, and reads the reports up to the last one.
 fn converse(stream: &UnixStream, request: &Request, on_report: &mut impl FnMut(Report)) -> End {
     if let Err(error) = message::write(stream, request) {
-        return End::Lost(format!("could not be started: {error}"));
+        return not_started(&error);
     }
     let (mut stopwatch, mut left) = (Stopwatch::start(), LONGEST);
     loop {
@@ -173,5 +182,20 @@ fn converse(stream: &UnixStream, request: &Request, on_report: &mut impl FnMut(R
             Err(error) => return End::Lost(format!("was lost: {error}")),
         }
         left = left.saturating_sub(stopwatch.lap()).max(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_without_a_descriptor_is_lost_and_the_server_is_stopping_only_once_closed() {
+        let sandbox = Sandbox::of(PathBuf::new());
+        let end = |sandbox: &Sandbox| sandbox.register(Err(io::Error::other("too many open files"))).unwrap_err();
+        let lost = end(&sandbox);
+        assert!(matches!(&lost, End::Lost(how) if how.contains("too many open files")), "{lost:?}");
+        sandbox.close();
+        assert!(matches!(end(&sandbox), End::Closed));
     }
 }
