@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::execution::stream_pairs::{Lent, Numbered, Pair, StreamPairs, Tenancy};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::in_flight::{DeviceStreams, StreamRole};
@@ -75,11 +77,31 @@ impl CudaStreams {
         &self.pair.compute
     }
 
+    /// Lets an output in page-locked memory keep the streams, so that they are lent to no other instance before the
+    /// output is freed. libtorch then records an event on the stream that copied the output. If another instance
+    /// captured on that stream at the time, the event would become part of its graph, and the next page-locked
+    /// allocation of any model would fail.
+    pub(crate) fn keep_for(&self, output: Bytes) -> Bytes {
+        Bytes::from_owner(OutputOnStreams { output, _pair: Arc::clone(&self.pair) })
+    }
+
     fn stream(&self, role: StreamRole) -> &Stream {
         match role {
             StreamRole::Upload => &self.pair.upload,
             StreamRole::Compute => &self.pair.compute,
         }
+    }
+}
+
+/// An output with the streams on which its memory was used. The output is dropped first.
+struct OutputOnStreams {
+    output: Bytes,
+    _pair: Arc<Pair<Stream>>,
+}
+
+impl AsRef<[u8]> for OutputOnStreams {
+    fn as_ref(&self) -> &[u8] {
+        &self.output
     }
 }
 

@@ -353,6 +353,12 @@ impl Gpu {
         );
     }
 
+    /// Converts outputs, whose memory keeps the streams that it was used on.
+    fn convert_outputs(&self, outputs: Vec<Output>, paths: Vec<String>) -> Vec<RunOutput> {
+        let converted = convert_outputs(outputs, paths).into_iter();
+        converted.map(|output| RunOutput { data: self.streams.keep_for(output.data), ..output }).collect()
+    }
+
     /// Returns the metering of a run: always on with a memory limit, otherwise `wanted`.
     fn metering(&self, wanted: Metering) -> Metering {
         self.cap.map_or(wanted, |_| Metering::On)
@@ -375,11 +381,11 @@ impl QueuedRun {
         let timing = Timing { input: self.input, infer: completed.infer, output: completed.output };
         let mut outputs = completed.outputs;
         let Some(Comparison { probation, count }) = self.comparison else {
-            return Ok((convert_outputs(outputs, self.paths), timing));
+            return Ok((self.gpu.convert_outputs(outputs, self.paths), timing));
         };
         let replayed = outputs.split_off(outputs.len().saturating_sub(count));
-        let replayed = convert_outputs(replayed, self.paths.clone());
-        let launched = convert_outputs(outputs, self.paths);
+        let replayed = self.gpu.convert_outputs(replayed, self.paths.clone());
+        let launched = self.gpu.convert_outputs(outputs, self.paths);
         probation.compare(&launched, &replayed);
         Ok((launched, timing))
     }

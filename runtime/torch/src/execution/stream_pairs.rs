@@ -29,7 +29,7 @@ pub(crate) enum Tenancy {
     Shared,
 }
 
-/// A pair that is lent until the last reference to it is dropped.
+/// A pair that is lent until the last reference to it is dropped, by the instance or by its last output.
 #[derive(Debug)]
 pub(crate) struct Lent<S> {
     pub(crate) pair: Arc<Pair<S>>,
