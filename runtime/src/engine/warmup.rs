@@ -47,7 +47,7 @@ const RUNS: usize = 3;
 const LONG: Duration = Duration::from_millis(2);
 
 /// Factor of the budget on a device that works asynchronously. On a GPU the first run of each size compiles kernels for
-/// 50 to 75 ms, and some twenty more runs compare it with a CUDA graph. At these times the seven sizes of ResNet-50 up
+/// 50 to 75 ms, and some ten more runs compare it with a CUDA graph. At these times the seven sizes of ResNet-50 up
 /// to 64 rows take about a second. If the budget left out the large sizes, the first clients would pay for them.
 const ON_DEVICES: u32 = 3;
 
