@@ -78,7 +78,7 @@ impl<T: Item> Assembler<T> {
         policy.max_weight = policy.max_weight.max(1);
         policy.preferred.sort_unstable();
         Self {
-            groups: Groups::new(policy.max_weight.max(1)),
+            groups: Groups::new(policy.max_weight),
             policy,
             entries: Slab::new(),
             timeouts: BTreeSet::new(),

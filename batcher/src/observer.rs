@@ -1,7 +1,5 @@
 //! Events of the batcher, for statistics.
 
-use std::time::Duration;
-
 use crate::SubmitError;
 
 /// Receiver of the batcher's events. It is called outside the batcher's lock, on the thread of the event, which it
@@ -19,15 +17,13 @@ pub trait Observer: Send + Sync + 'static {
     fn formed(&self, _batch: &BatchStats) {}
 }
 
-/// Size and wait of a batch.
+/// Size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStats {
     /// Total rows of the items.
     pub weight: usize,
     /// Number of items in the batch.
     pub items: usize,
-    /// Wait of the item that arrived first.
-    pub oldest_wait: Duration,
     /// Number of items that stay in the queue.
     pub queued: usize,
 }

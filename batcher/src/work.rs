@@ -60,13 +60,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         if wake {
             shared.due.notify_one();
         }
-        let first = batch.members.iter().map(|member| member.arrived).min();
-        shared.observer.formed(&BatchStats {
-            weight: batch.weight,
-            items: batch.members.len(),
-            oldest_wait: now.saturating_duration_since(first.unwrap_or(now)),
-            queued,
-        });
+        shared.observer.formed(&BatchStats { weight: batch.weight, items: batch.members.len(), queued });
         Self::new(Arc::clone(shared), batch)
     }
 
@@ -100,16 +94,10 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         BatchCallers { shared: Arc::clone(&self.shared), callers: Arc::clone(&self.callers) }
     }
 
-    /// Returns the items in order; empty after [`Work::take_items`].
+    /// Returns the items in order.
     #[must_use]
     pub fn items(&self) -> &[I] {
         &self.items
-    }
-
-    /// Moves the items out in order.
-    #[must_use]
-    pub fn take_items(&mut self) -> Vec<I> {
-        std::mem::take(&mut self.items)
     }
 
     /// Returns the number of items to answer.
@@ -122,12 +110,6 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     #[must_use]
     pub fn weight(&self) -> usize {
         self.weight
-    }
-
-    /// Returns the group of all items.
-    #[must_use]
-    pub fn group(&self) -> &I::Group {
-        &self.group
     }
 
     /// Returns the expected time on the device; zero if it is unknown.

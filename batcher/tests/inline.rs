@@ -39,10 +39,10 @@ struct Busy {
 }
 
 impl Busy {
-    fn run(&self, mut work: Work<Job, usize>) {
+    fn run(&self, work: Work<Job, usize>) {
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
-        let numbers = work.take_items().iter().map(|job| job.number).collect();
+        let numbers = work.items().iter().map(|job| job.number).collect();
         self.now.fetch_sub(1, SeqCst);
         work.answer(numbers);
     }

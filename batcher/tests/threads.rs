@@ -71,13 +71,14 @@ fn device(mut worker: Worker<Job, usize>) -> JoinHandle<usize> {
     })
 }
 
-fn run(mut work: Work<Job, usize>) {
-    let jobs = work.take_items();
+fn run(work: Work<Job, usize>) {
+    let jobs = work.items();
     let weight: usize = jobs.iter().map(|job| job.weight).sum();
     assert_eq!(weight, work.weight());
     assert!(weight <= 8);
-    assert!(jobs.iter().all(|job| job.group == *work.group()));
-    work.answer(jobs.into_iter().map(|job| job.number).collect());
+    assert!(jobs.iter().all(|job| job.group == jobs[0].group));
+    let numbers = jobs.iter().map(|job| job.number).collect();
+    work.answer(numbers);
 }
 
 /// Fails the test after a minute instead of hanging.
@@ -178,7 +179,7 @@ async fn a_drain_answers_queued_items_and_refuses_new_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_hurry_no_item_waits_for_more_items() {
+async fn after_a_flush_no_item_waits_for_more_items() {
     let (batcher, _) = batcher(Policy { delay: Duration::from_secs(3600), ..Policy::new(8) });
     let device = device(batcher.worker());
     let submit = |number| {

@@ -74,7 +74,6 @@ impl Company {
             Formed::Early => self.early += 1,
             Formed::AfterWait => {
                 self.end_trial(gathered);
-                self.waits.truncate(ALIKE);
                 if self.waits.len() == ALIKE {
                     self.waits.pop_front();
                 }

@@ -9,15 +9,13 @@ use weir_runtime::backend::{
 use weir_runtime::model_file::{self, ModelFormat};
 
 use crate::execution::graphs::Graphs;
-use crate::execution::instance::{CountedMemory, Plan, TorchInstance};
+use crate::execution::instance::{Plan, TorchInstance};
 use crate::execution::runner::Runner;
 use crate::loading::examine::{self, Verdict, Verdicts};
 use crate::loading::file;
 use crate::loading::sandbox::{self, Sandbox};
 use crate::loading::weights::Weights;
-use crate::peak_memory::PeakMemory;
 use crate::settings::{CudaGraphs, Settings};
-use crate::staged_inputs::Staging;
 use crate::startup::TrimWhenDropped;
 use crate::{libtorch::op_libraries, libtorch::process, loading::infer, loading::inspect, loading::plan};
 
@@ -158,14 +156,7 @@ impl Model for TorchModel {
             (Device::Cpu, _) | (Device::Cuda(_), CudaGraphs::Off) => Graphs::off(),
             (Device::Cuda(_), CudaGraphs::Auto) => Graphs::new(Arc::clone(&self.name), runner.graph_obstacle()),
         };
-        Ok(Box::new(TorchInstance {
-            plan: Arc::clone(&self.plan),
-            runner,
-            peak_memory: PeakMemory::default(),
-            counted: CountedMemory::default(),
-            staging: Staging::default(),
-            graphs,
-        }))
+        Ok(Box::new(TorchInstance::new(Arc::clone(&self.plan), runner, graphs)))
     }
 }
 

@@ -223,8 +223,13 @@ impl Module {
         // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
         let status = unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
         Fault::check(status, error)?;
-        Ok(Self {
-            code: Code::Script(raw),
+        Ok(self.with_code(Code::Script(raw)))
+    }
+
+    /// Returns a module that is the same but for its code.
+    fn with_code(&self, code: Code) -> Self {
+        Self {
+            code,
             device: self.device,
             path: self.path.clone(),
             method: self.method.clone(),
@@ -233,7 +238,7 @@ impl Module {
             returned: self.returned.clone(),
             draws: self.draws,
             _trim: TrimWhenDropped::default(),
-        })
+        }
     }
 
     /// Returns the qualified names of the operators that the method may call, such as `aten::add`.

@@ -195,10 +195,15 @@ fn is_number(kind: ScalarKind, datatype: DataType) -> bool {
     }
 }
 
+/// Returns the dimensions that the model takes or returns, without the batch dimension.
+pub(crate) fn model_dims(config: &TensorConfig) -> &[i64] {
+    config.reshape.as_ref().unwrap_or(&config.dims)
+}
+
 /// Checks the dimensions of an input for a number, which has one element, and for a list of numbers, which has one
 /// dimension.
 fn check_dims(model: &str, argument: &Argument, input: &TensorConfig) -> Result<(), LoadError> {
-    let dims = input.reshape.as_ref().unwrap_or(&input.dims);
+    let dims = model_dims(input);
     let (fits, wanted) = match argument.kind {
         ArgumentKind::Scalar(_) => (dims.iter().all(|&dim| dim == 1), "[1]"),
         ArgumentKind::Numbers(_) => (dims.len() == 1, "[-1]"),

@@ -37,16 +37,16 @@ pub(crate) struct Plan {
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     /// Dropped before the runner, whose module returns the free memory of its device to the driver.
-    pub(crate) graphs: Graphs<CapturedRun>,
+    graphs: Graphs<CapturedRun>,
     pub(crate) runner: Runner,
-    pub(crate) peak_memory: PeakMemory,
-    pub(crate) counted: CountedMemory,
-    pub(crate) staging: Staging,
+    peak_memory: PeakMemory,
+    counted: CountedMemory,
+    staging: Staging,
 }
 
 /// The memory of the largest run, which is counted until the end of the warm-up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CountedMemory {
+struct CountedMemory {
     metering: Metering,
     most: RunMemory,
 }
@@ -97,15 +97,8 @@ impl Instance for TorchInstance {
         let runner = self.runner.warm_up_copy();
         let runner = runner.map_err(|fault| fault.of_load("a copy of the model"))?;
         Ok(runner.map(|runner| -> Box<dyn Instance> {
-            Box::new(Self {
-                plan: Arc::clone(&self.plan),
-                runner,
-                peak_memory: PeakMemory::default(),
-                counted: CountedMemory::default(),
-                staging: Staging::default(),
-                // Runs change the model, so it has no graphs.
-                graphs: Graphs::off(),
-            })
+            // Runs change the model, so it has no graphs.
+            Box::new(Self::new(Arc::clone(&self.plan), runner, Graphs::off()))
         }))
     }
 
@@ -179,6 +172,18 @@ impl Instance for TorchInstance {
 }
 
 impl TorchInstance {
+    /// Returns an instance before its warm-up.
+    pub(crate) fn new(plan: Arc<Plan>, runner: Runner, graphs: Graphs<CapturedRun>) -> Self {
+        Self {
+            plan,
+            graphs,
+            runner,
+            peak_memory: PeakMemory::default(),
+            counted: CountedMemory::default(),
+            staging: Staging::default(),
+        }
+    }
+
     /// Tries a graph for a batch; `None` on the CPU.
     fn try_graph(&self, batch: &Batch, columns: &[Option<&Column>]) -> Option<Outcome<CapturedRun>> {
         let Placement::Cuda(gpu) = &self.runner.placement else { return None };

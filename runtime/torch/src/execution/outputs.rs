@@ -7,6 +7,7 @@
 
 use weir_runtime::backend::{LoadError, ModelError, TensorConfig};
 
+use crate::execution::binding::model_dims;
 use crate::execution::positional_names::{by_index, suffix};
 use crate::execution::runner::RunOutput;
 use crate::module::Returned;
@@ -86,8 +87,7 @@ impl OutputBinding {
 
 /// Makes an output that is missing because a list was too short: a tensor without elements.
 pub(crate) fn empty(output: &TensorConfig, rows: Option<usize>) -> RunOutput {
-    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-    let mut sizes: Vec<i64> = dims.iter().map(|&dim| dim.max(0)).collect();
+    let mut sizes: Vec<i64> = model_dims(output).iter().map(|&dim| dim.max(0)).collect();
     if !sizes.contains(&0) {
         match sizes.first_mut() {
             Some(first) => *first = 0,

@@ -31,6 +31,10 @@ pub(crate) fn datatype(element_type: i32) -> Option<DataType> {
     TYPES.iter().find(|(_, element)| *element == element_type).map(|(datatype, _)| *datatype)
 }
 
+pub(crate) fn is_float(datatype: DataType) -> bool {
+    matches!(datatype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
+}
+
 /// Returns a datatype's name in model configurations, such as `TYPE_FP32`.
 pub(crate) fn config_name(datatype: DataType) -> String {
     if datatype == DataType::Bytes {

@@ -2,6 +2,7 @@
 
 use weir_runtime::backend::{LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures};
 
+use crate::execution::binding::model_dims;
 use crate::loading::remark::Remark;
 
 /// Largest number of complaints in one message.
@@ -122,7 +123,7 @@ fn is_of(raised: &str, words: &[&str]) -> bool {
 }
 
 fn shapes(inputs: &[TensorConfig]) -> String {
-    let one = |input: &TensorConfig| format!("{} of {:?}", input.name, input.reshape.as_ref().unwrap_or(&input.dims));
+    let one = |input: &TensorConfig| format!("{} of {:?}", input.name, model_dims(input));
     inputs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 

@@ -9,16 +9,14 @@ use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput};
 
 use crate::execution::graphs::Graphs;
-use crate::execution::instance::{CountedMemory, Plan, TorchInstance};
+use crate::execution::instance::{Plan, TorchInstance};
 use crate::execution::runner::Runner;
 use crate::loading::infer::{self, Inferred, independence};
 use crate::loading::remark::Remark;
 use crate::loading::sandbox::{self, End, Report, Request, Sandbox, Scope, Stage, enter, report};
 use crate::loading::warm_up::{self, RunnableInput, contradiction};
 use crate::loading::weights::Weights;
-use crate::peak_memory::PeakMemory;
 use crate::settings::{FORWARD, Settings};
-use crate::staged_inputs::Staging;
 use crate::{
     libtorch::cuda, libtorch::op_libraries, libtorch::process, loading::file, loading::optimize, loading::plan,
 };
@@ -267,14 +265,7 @@ fn warn_of_mixed(source: &ModelSource, runner: &Runner, found: &RunnableInput) {
 }
 
 fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
-    TorchInstance {
-        plan: Arc::clone(plan),
-        runner: runner.clone(),
-        peak_memory: PeakMemory::default(),
-        counted: CountedMemory::default(),
-        staging: Staging::default(),
-        graphs: Graphs::off(),
-    }
+    TorchInstance::new(Arc::clone(plan), runner.clone(), Graphs::off())
 }
 
 fn remark(remark: Remark) {

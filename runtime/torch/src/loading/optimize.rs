@@ -7,11 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_protocol::DataType;
 use weir_runtime::backend::{Column, ModelSource};
 
 use crate::execution::runner::{Placement, RunOutput, Runner};
-use crate::libtorch::element;
+use crate::libtorch::element::{self, is_float};
 use crate::loading::infer::trial::{Rows, Trial};
 use crate::loading::warm_up::RunnableInput;
 use crate::module::Module;
@@ -156,13 +155,10 @@ fn is_same(one: &RunOutput, other: &RunOutput) -> bool {
     one.len() == other.len() && one.iter().zip(&other).all(near)
 }
 
-fn is_float(datatype: DataType) -> bool {
-    matches!(datatype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use weir_protocol::DataType;
 
     use super::*;
 

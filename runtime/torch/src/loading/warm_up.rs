@@ -15,6 +15,7 @@ use weir_runtime::backend::{
 };
 use weir_runtime::check_output;
 
+use crate::execution::binding::model_dims;
 use crate::execution::instance::TorchInstance;
 use crate::loading::complaints::Complaints;
 use crate::loading::infer::sizes;
@@ -101,8 +102,7 @@ fn is_integer(input: &TensorConfig) -> bool {
 
 /// Returns the first dimension of the input with the most dimensions, which is likely the length of a sequence.
 fn longest(inputs: &[TensorConfig]) -> i64 {
-    let dims = |input: &TensorConfig| input.reshape.as_ref().unwrap_or(&input.dims).clone();
-    let deepest = inputs.iter().map(dims).max_by_key(Vec::len);
+    let deepest = inputs.iter().map(model_dims).max_by_key(|dims| dims.len());
     deepest.and_then(|dims| dims.first().copied()).unwrap_or(1)
 }
 
@@ -153,8 +153,7 @@ fn padded(source: &ModelSource, found: &RunnableInput, length: Option<usize>) ->
     let mut padded = found.clone();
     let Some(length) = length else { return padded };
     for (input, configured) in padded.inputs.iter_mut().zip(&source.inputs) {
-        let dims = configured.reshape.as_ref().unwrap_or(&configured.dims);
-        let axis = dims.iter().position(|dim| *dim < 0);
+        let axis = model_dims(configured).iter().position(|dim| *dim < 0);
         let own = input.reshape.as_mut().unwrap_or(&mut input.dims);
         if let Some(dim) = axis.and_then(|axis| own.get_mut(axis)) {
             *dim = length as i64;
@@ -208,11 +207,6 @@ fn run(
         check_output(&source.name, &signature, answer, rows).map_err(ModelError::Failed)?;
         Ok(shapes)
     })
-}
-
-/// Returns the dimensions that the model takes or returns, without the batch dimension.
-fn model_dims(config: &TensorConfig) -> &[i64] {
-    config.reshape.as_ref().unwrap_or(&config.dims)
 }
 
 fn repeated(column: Column, rows: usize) -> Option<Column> {

@@ -9,7 +9,6 @@ use super::{Code, Module};
 use crate::libtorch::fault::Fault;
 use crate::libtorch::ffi::{self, RawModule};
 use crate::libtorch::process;
-use crate::startup::TrimWhenDropped;
 
 /// The parts of itself that a module may write to when it runs, each with the evidence, in words that follow "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,17 +100,7 @@ impl Module {
         Fault::check(status, error)?;
         let code = Code::Script(raw);
         process::synchronize(self.device)?;
-        Ok(Self {
-            code,
-            device: self.device,
-            path: self.path.clone(),
-            method: self.method.clone(),
-            arguments: self.arguments.clone(),
-            writes: self.writes.clone(),
-            returned: self.returned.clone(),
-            draws: self.draws,
-            _trim: TrimWhenDropped::default(),
-        })
+        Ok(self.with_code(code))
     }
 }
 

@@ -23,6 +23,7 @@ use weir_runtime::backend::{ModelSource, TensorConfig};
 use super::trial::Trial;
 use crate::execution::runner::{Placement, RunOutput, Runner};
 use crate::loading::remark::Remark;
+use crate::stopwatch;
 use likeness::{RowOutput, Tolerance};
 use rows::{Increase, OtherRows, Row};
 
@@ -382,23 +383,17 @@ impl<'a> Test<'a> {
 
     fn run(&mut self, rows: &[&Row]) -> Result<Vec<RunOutput>, String> {
         let columns = rows::batch(rows)?;
-        let begun = processor_time();
+        // Wall time would include waiting for a CPU on a busy machine, but the number of runs must not depend on other
+        // load.
+        let begun = stopwatch::thread_time();
         let (outputs, time) = self.trial.run_on(&columns)?;
-        self.spent += time.min(processor_time().saturating_sub(begun));
+        self.spent += time.min(stopwatch::thread_time().saturating_sub(begun));
         Ok(outputs)
     }
 
     fn tolerance(&self, outputs: &[RunOutput]) -> Tolerance {
         Tolerance::of(self.runner, self.trial.inputs(), outputs)
     }
-}
-
-/// Returns the CPU time of this thread. Wall time would include waiting for a CPU on a busy machine, and the number of
-/// runs must not depend on other load.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Duration::new(time.tv_sec.unsigned_abs(), nanoseconds)
 }
 
 /// Splits the outputs of a batch into the outputs of each row.

@@ -5,6 +5,7 @@ use weir_runtime::backend::{ModelSource, ShapeTolerance, Signature, TensorConfig
 
 use super::candidates::Candidate;
 use super::trial::{Fill, LARGER_INTEGER, Rows, Stretch, Trial};
+use crate::execution::binding::model_dims;
 use crate::execution::outputs::names;
 use crate::execution::runner::RunOutput;
 
@@ -113,7 +114,7 @@ fn stretches(inputs: &[TensorConfig]) -> Vec<Stretch> {
 }
 
 fn rank(input: &TensorConfig) -> usize {
-    input.reshape.as_ref().unwrap_or(&input.dims).len()
+    model_dims(input).len()
 }
 
 /// Returns true if the stretch `other` need not be tried because `found` succeeded.

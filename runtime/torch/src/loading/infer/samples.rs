@@ -34,7 +34,8 @@ fn elements(example: &Tensor) -> Vec<Bytes> {
     }
 }
 
-fn strings(data: &Bytes) -> Vec<Bytes> {
+/// Splits a column of length-prefixed strings; each keeps its prefix.
+pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
     let mut all = Vec::new();
     let mut at = 0;
     while let Some(length) = data.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
@@ -76,7 +77,6 @@ mod tests {
         let example = example.unwrap();
         assert_eq!(filled(&example, &[1, 3], 0..1), [7, 8, 9]);
         assert_eq!(filled(&example, &[2, 3], 0..2), [7, 8, 9, 8, 9, 7]);
-        assert_eq!(filled(&example, &[1, 3], 1..2), [8, 9, 7]);
         assert_eq!(filled(&example, &[1, 3], 1..2), [8, 9, 7]);
     }
 }

@@ -4,7 +4,7 @@ use weir_protocol::Tensor;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
 use super::candidates;
-use crate::execution::binding::{self, Binding};
+use crate::execution::binding::{self, Binding, model_dims};
 use crate::module::Module;
 
 /// Sizes to try for all open dimensions alike: 4 is enough for most models, convolutions need at least their kernel's
@@ -132,8 +132,7 @@ fn of_guesses(
         let of_input = |(input, argument): (&TensorConfig, &usize)| {
             let name = &module.arguments().get(*argument)?.name;
             let guess = candidate.inputs.iter().find(|guess| guess.name == *name)?;
-            let dims = guess.reshape.as_ref().unwrap_or(&guess.dims);
-            (guess.datatype == input.datatype).then(|| with_dims(input, dims))?
+            (guess.datatype == input.datatype).then(|| with_dims(input, model_dims(guess)))?
         };
         inputs.iter().zip(argument_of).map(of_input).collect()
     };
@@ -180,10 +179,6 @@ fn weights(module: &Module) -> Vec<i64> {
     }
     sizes.truncate(OF_WEIGHTS);
     sizes
-}
-
-fn model_dims(input: &TensorConfig) -> &[i64] {
-    input.reshape.as_ref().unwrap_or(&input.dims)
 }
 
 fn open_dims(input: &TensorConfig) -> impl Iterator<Item = &i64> {

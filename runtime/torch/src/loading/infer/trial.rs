@@ -9,7 +9,7 @@ use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{Column, LoadError, ModelSource, RequestTensor, TensorConfig};
 
 use super::samples;
-use crate::execution::binding::{self, Binding};
+use crate::execution::binding::{self, Binding, model_dims};
 use crate::execution::runner::{RunOutput, Runner};
 use crate::libtorch::element;
 use crate::loading::sandbox::limited;
@@ -255,8 +255,7 @@ fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<Tensor
 
 /// Generates rows of an input; `stretch` is the dimension to double.
 fn column(input: &TensorConfig, rows: &Rows, (stretch, fill): (Option<usize>, Fill)) -> Result<Column, String> {
-    let dims = input.reshape.as_ref().unwrap_or(&input.dims);
-    let inner: Vec<i64> = dims
+    let inner: Vec<i64> = model_dims(input)
         .iter()
         .enumerate()
         .map(|(axis, &dim)| {

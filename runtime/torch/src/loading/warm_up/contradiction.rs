@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use weir_runtime::backend::{ModelError, ModelSource, Signature, TensorConfig};
 
-use super::{RunnableInput, columns, model_dims, run};
+use super::{RunnableInput, columns, run};
+use crate::execution::binding::model_dims;
 use crate::execution::instance::TorchInstance;
 use crate::loading::complaints::Complaints;
 use crate::loading::infer::trial::{Fill, LARGER_INTEGER};

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use weir_protocol::DataType;
 use weir_runtime::backend::TensorConfig;
 
-use super::rows::{is_float, strings};
 use crate::execution::runner::{Placement, RunOutput, Runner};
-use crate::libtorch::element;
+use crate::libtorch::element::{self, is_float};
+use crate::loading::infer::samples::strings;
 
 /// A row's part of one output.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,8 @@ use weir_protocol::{DataType, Shape};
 use weir_runtime::backend::{Column, RequestTensor};
 
 use crate::execution::runner::Placement;
-use crate::libtorch::element;
+use crate::libtorch::element::{self, is_float};
+use crate::loading::infer::samples::strings;
 use crate::loading::infer::trial::{Rows, Trial};
 
 /// A row of each input.
@@ -163,17 +164,6 @@ fn longer(string: &Bytes) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes(), text.as_slice()].concat()
 }
 
-/// Splits a column of length-prefixed strings.
-pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
-    let (mut strings, mut at) = (Vec::new(), 0);
-    while let Some(length) = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()) {
-        let end = (at + 4).saturating_add(u32::from_le_bytes(length) as usize).min(data.len());
-        strings.push(data.slice(at..end));
-        at = end;
-    }
-    strings
-}
-
 fn mapped(datatype: DataType, data: &[u8], map: impl Fn(f64) -> f64) -> Bytes {
     let elements = element::decode(datatype, data).into_iter();
     Bytes::from_iter(elements.flat_map(|element| element::encode(datatype, map(element))))
@@ -189,10 +179,6 @@ pub(super) fn is_integer(datatype: DataType) -> bool {
 fn is_signed(datatype: DataType) -> bool {
     use DataType::{Int8, Int16, Int32, Int64};
     is_float(datatype) || matches!(datatype, Int8 | Int16 | Int32 | Int64)
-}
-
-pub(super) fn is_float(datatype: DataType) -> bool {
-    matches!(datatype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
 }
 
 #[cfg(test)]
