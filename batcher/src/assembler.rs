@@ -194,10 +194,11 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Returns the weight of the largest batch for which the device has memory, in the group where it is smallest;
-    /// `None` if batches of no group are limited by [`Assembler::ran_out_of_memory`].
+    /// `None` if batches of no group are limited by [`Assembler::ran_out_of_memory`]. A group without batches for half
+    /// a minute does not count.
     #[must_use]
-    pub fn memory_bound(&self) -> Option<usize> {
-        self.groups.memory_bound()
+    pub fn memory_bound(&self, now: Instant) -> Option<usize> {
+        self.groups.memory_bound(now)
     }
 
     /// Marks a batch as ended, successfully or not. Call this before the answers are sent, because the next items that

@@ -167,7 +167,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
     /// Returns the weight of the largest batch for which the device has memory; see [`crate::Assembler::memory_bound`].
     #[must_use]
     pub fn memory_bound(&self) -> Option<usize> {
-        self.handle.shared.lock().assembler.memory_bound()
+        self.handle.shared.lock().assembler.memory_bound(clock::now())
     }
 
     /// Limits batches of the group to the weight `fits`, because a larger one ran out of the device's memory outside of

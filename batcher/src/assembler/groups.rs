@@ -132,8 +132,8 @@ impl<G: Clone + Eq + Hash> Groups<G> {
     }
 
     /// Returns the smallest of the bounds that the device's memory sets to batches of the groups.
-    pub(super) fn memory_bound(&self) -> Option<usize> {
-        self.groups.iter().filter_map(|(_, group)| group.memory.weight()).min()
+    pub(super) fn memory_bound(&self, now: Instant) -> Option<usize> {
+        self.groups.iter().filter_map(|(_, group)| group.memory.weight(now)).min()
     }
 
     /// Returns the group whose first item is oldest.

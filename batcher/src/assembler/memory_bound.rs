@@ -38,9 +38,11 @@ impl MemoryBound {
         weight.min(most)
     }
 
-    /// Returns the largest weight for which the device has memory, without probes; `None` if no batch ran out of it.
-    pub(super) fn weight(&self) -> Option<usize> {
-        self.bound.map(|bound| bound.weight)
+    /// Returns the largest weight for which the device has memory, without probes; `None` if no batch ran out of it. A
+    /// bound that no batch has probed for [`LONGEST_PAUSE`] limits none, and is left out.
+    pub(super) fn weight(&self, now: Instant) -> Option<usize> {
+        let bound = self.bound.filter(|bound| now < bound.probe_at + LONGEST_PAUSE)?;
+        Some(bound.weight)
     }
 
     /// Records that a batch ran out of memory, and that its largest part that ran had the weight `fits`.
@@ -137,10 +139,19 @@ mod tests {
     fn a_bound_at_the_largest_weight_is_forgotten() {
         let (mut bound, now) = (MemoryBound::default(), start());
         bound.exceeded(32, now);
-        assert_eq!(bound.weight(), Some(32));
+        assert_eq!(bound.weight(now), Some(32));
         bound.ran(MOST, MOST, now);
-        assert_eq!(bound.weight(), None);
+        assert_eq!(bound.weight(now), None);
         assert_eq!(bound.most(2 * MOST, now), 2 * MOST);
+    }
+
+    #[test]
+    fn the_bound_of_a_shape_that_no_longer_runs_is_not_reported() {
+        let (mut bound, now) = (MemoryBound::default(), start());
+        bound.exceeded(8, now);
+        assert_eq!(bound.weight(now + LONGEST_PAUSE), Some(8));
+        assert_eq!(bound.weight(now + FIRST_PAUSE + LONGEST_PAUSE), None);
+        assert_eq!(bound.most(MOST, now + FIRST_PAUSE + LONGEST_PAUSE), 16, "its next batch is a probe");
     }
 
     proptest! {
