@@ -14,6 +14,7 @@
 mod archive;
 mod error;
 mod expression;
+mod forbidden;
 mod fusion;
 mod graph;
 mod inline;

@@ -7,6 +7,7 @@ use crate::fusion::Calls;
 use crate::graph::{Argument, Node, Operator, Program, Returned, ValueId};
 use crate::memory::{self, Memory};
 use crate::scalars;
+use crate::substitutes::write_zeros;
 
 /// A program as a list of calls. Slots are numbered: first the constants, then the inputs, then all other values.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +102,7 @@ impl Program {
             Processor::Cpu => self.fused(),
             Processor::Gpu => self.as_exported(),
         };
+        nodes.iter_mut().for_each(write_zeros);
         if processor == Processor::Cpu {
             nodes.iter_mut().for_each(|node| self.substitute(node));
         }
@@ -166,12 +168,18 @@ impl Program {
         })
     }
 
-    /// Returns the name of the running mean that a normalisation in training mode changes.
+    /// Returns the name of the running mean that a normalisation changes, unless it is off in a flag or by its name. The schema
+    /// does not declare the change.
     fn statistics(&self, node: &Node) -> Option<&str> {
-        let is_on = |name: &str| node.argument(name) == Some(&Argument::Bool(true));
-        let changed = node.argument("running_mean").filter(|_| is_on("training") || is_on("use_input_stats"))?;
-        let changed = changed.values();
-        self.weights.iter().find(|weight| changed.contains(&weight.value)).map(|weight| weight.name.as_str())
+        let changed = node.argument("running_mean").map(Argument::values).filter(|values| !values.is_empty())?;
+        let flag = node.argument("training").or_else(|| node.argument("use_input_stats"));
+        let is_off = match (flag, &node.operator) {
+            (Some(flag), _) => *flag == Argument::Bool(false),
+            (None, Operator::Registered { name, .. }) => name.ends_with("_no_training"),
+            (None, Operator::Scalar(_)) => true,
+        };
+        let weight = self.weights.iter().find(|weight| changed.contains(&weight.value));
+        (!is_off).then(|| weight.map_or("running_mean", |weight| weight.name.as_str()))
     }
 
     /// Returns a flag for each input: true if a call may write to it.

@@ -10,6 +10,28 @@ const GROUPED: &str = "transformers::grouped_mm_fallback";
 /// libtorch's operator takes only rows whose size in bytes is a multiple of this.
 const ALIGNMENT: i64 = 16;
 
+/// Operators whose result is memory that no operator has written, which may hold data of other requests: the operator that takes
+/// their place, and the argument that it does not have.
+const UNWRITTEN: [(&str, &str, &str); 6] = [
+    ("aten::empty", "aten::zeros", "memory_format"),
+    ("aten::empty_like", "aten::zeros_like", ""),
+    ("aten::empty_permuted", "aten::zeros", "physical_layout"),
+    ("aten::empty_strided", "aten::zeros", "stride"),
+    ("aten::new_empty", "aten::new_zeros", ""),
+    ("aten::new_empty_strided", "aten::new_zeros", "stride"),
+];
+
+/// Lets an operator that returns unwritten memory return zeros.
+pub(crate) fn write_zeros(node: &mut Node) {
+    let Operator::Registered { name, overload } = &mut node.operator else { return };
+    let Some((_, zeros, missing)) = UNWRITTEN.iter().find(|(known, ..)| known == name) else { return };
+    (*zeros).clone_into(name);
+    if overload == "memory_format" {
+        overload.clear();
+    }
+    node.arguments.retain(|(name, _)| name != missing);
+}
+
 impl Program {
     /// Replaces the node's operator, if libtorch has one for its operands.
     pub(crate) fn substitute(&self, node: &mut Node) {
@@ -82,6 +104,27 @@ mod tests {
         };
         program.substitute(&mut node);
         (node.operator.to_string(), node.arguments.into_iter().map(|(name, _)| name).collect())
+    }
+
+    #[test]
+    fn unwritten_memory_is_zero() {
+        let operator =
+            |name: &str, overload: &str| Operator::Registered { name: name.to_owned(), overload: overload.to_owned() };
+        let zeros = |name, overload, arguments: &[&str]| {
+            let arguments = arguments.iter().map(|name| ((*name).to_owned(), Argument::None)).collect();
+            let (operator, place) = (operator(name, overload), String::new());
+            let mut node = Node { operator, place, arguments, outputs: Vec::new(), guards: Vec::new() };
+            write_zeros(&mut node);
+            (node.operator.to_string(), node.arguments.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        let named =
+            |name: &str, arguments: &[&str]| (name.to_owned(), arguments.iter().map(|it| (*it).to_owned()).collect());
+        let of_sizes = zeros("aten::empty", "memory_format", &["size", "dtype", "memory_format"]);
+        assert_eq!(of_sizes, named("aten::zeros", &["size", "dtype"]));
+        let of_strides = zeros("aten::new_empty_strided", "", &["self", "size", "stride"]);
+        assert_eq!(of_strides, named("aten::new_zeros", &["self", "size"]));
+        assert_eq!(zeros("aten::empty", "out", &["size", "out"]), named("aten::zeros.out", &["size", "out"]));
+        assert_eq!(zeros("aten::ones", "", &["size"]), named("aten::ones", &["size"]));
     }
 
     #[test]

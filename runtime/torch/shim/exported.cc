@@ -1,6 +1,7 @@
 #include "exported.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/InferenceMode.h>
@@ -217,14 +218,34 @@ IValue list_of(std::vector<IValue> elements, const TypePtr& element) {
   }
 }
 
+bool is_number(const c10::Argument& argument) {
+  auto kind = argument.type()->kind();
+  return kind == TypeKind::IntType || kind == TypeKind::FloatType || kind == TypeKind::BoolType;
+}
+
+// True for an operator that a program may call. The dispatcher has the operators on tensors. Of those that only TorchScript
+// has, some write files or change the process, and programs need just those that compute a number of numbers.
+bool may_be_called(const c10::FunctionSchema& schema) {
+  if (c10::Dispatcher::singleton().findSchema(schema.operator_name()).has_value() || schema.name() == "weir::choose") {
+    return true;
+  }
+  const auto& arguments = schema.arguments();
+  const auto& returns = schema.returns();
+  return !schema.is_vararg() && !schema.is_varret() && returns.size() == 1 && is_number(returns[0]) &&
+      std::all_of(arguments.begin(), arguments.end(), is_number);
+}
+
 std::shared_ptr<torch::jit::Operator> operator_of(
     const std::string& name, const std::string& overload, const std::string& place) {
+  auto full = overload.empty() ? name : name + "." + overload;
   for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
     if (op->schema().overload_name() == overload) {
+      TORCH_CHECK(
+          may_be_called(op->schema()), "operator ", full, " at ", place,
+          " is a part of TorchScript, which programs of torch.export do not have");
       return op;
     }
   }
-  auto full = overload.empty() ? name : name + "." + overload;
   TORCH_CHECK(
       false, "operator ", full, " at ", place,
       " is not there: name the library that has it in model_operations.op_library_filename, or export the model "

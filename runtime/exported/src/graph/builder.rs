@@ -11,6 +11,7 @@ use super::{
 };
 use crate::error::ExportedError;
 use crate::expression::Expression;
+use crate::forbidden;
 use crate::schema::{
     ArgumentJson, GraphModule, GuardJson, InputSpec, ModuleCallSignature, Named, NamedArgument, NodeJson,
     OptionalTensor, OutputSpec, SymInt, SymOr, TensorMeta,
@@ -336,12 +337,19 @@ pub(super) fn operator(target: &str, place: &str) -> Result<Operator, ExportedEr
         }
         ["higher_order", ..] => unsupported(
             "is a higher-order operator, whose subgraph is not run: export the model without it, such as a loop with a \
+    // Names end at a NUL byte in libtorch, so another character could hide a name that is refused.
+    if !registered.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_')) {
+        return unsupported("has a name with other characters than letters, digits and underscores");
+    }
              fixed number of steps",
         ),
-        [namespace, name, overload] => Ok(Operator::Registered {
-            name: format!("{namespace}::{name}"),
-            overload: if *overload == "default" { String::new() } else { (*overload).to_owned() },
-        }),
+        [namespace, name, overload] => match forbidden::reason(namespace, name) {
+            None => Ok(Operator::Registered {
+                name: format!("{namespace}::{name}"),
+                overload: if *overload == "default" { String::new() } else { (*overload).to_owned() },
+            }),
+            Some(reason) => unsupported(&format!("{reason}, and no file may do that")),
+        },
         _ => unsupported("has no name of the form namespace.name.overload"),
     }
 }

@@ -55,6 +55,36 @@ fn a_value_is_computed_before_its_use() {
 }
 
 #[test]
+fn an_operator_that_a_file_may_not_name_is_refused() {
+    let refused = |name: &str| {
+        let mut named = node("relu", "x", "z");
+        named["target"] = json!(name);
+        read(&["x"], &[named]).unwrap_err().to_string()
+    };
+    let text = refused("torch.ops.aten.from_file.default");
+    assert!(text.contains("operator torch.ops.aten.from_file.default at node 0 reads or writes a file"), "{text}");
+    for hidden in
+        ["torch.ops.aten.from_file\0.default", "torch.ops.aten.from_file\0x.default", "torch.ops.aten::from_file.x.y"]
+    {
+        let text = refused(hidden);
+        assert!(text.contains("other characters than letters"), "{text}");
+    }
+}
+
+#[test]
+fn running_statistics_that_change_are_refused_also_in_a_view() {
+    let planned = |name: &str, flag: Option<bool>| {
+        let mut norm = node(name, "x", "z");
+        let inputs = norm["inputs"].as_array_mut().unwrap();
+        inputs.push(json!({"name": "running_mean", "arg": tensor("y")}));
+        inputs.extend(flag.map(|flag| json!({"name": "training", "arg": {"as_bool": flag}})));
+        read(&["x"], &[node("detach", "x", "y"), norm]).unwrap().plan(Processor::Cpu).is_ok()
+    };
+    assert!(planned("batch_norm", Some(false)) && planned("_native_batch_norm_legit_no_training", None));
+    assert!(!planned("batch_norm", Some(true)) && !planned("batch_norm_update_stats", None));
+}
+
+#[test]
 fn an_assertion_is_left_out_unless_its_result_is_used() {
     let calls = |nodes: &[Json]| read(&["x"], nodes).unwrap().plan(Processor::Cpu).unwrap().calls.len();
     let mut assertion = node("_assert_tensor_metadata", "x", "y");
