@@ -132,7 +132,18 @@ pub enum OutputKind {
     /// A tensor with elements of this type and these dimensions.
     Tensor(ElementType, Vec<Dimension>),
     /// A number that the graph computes from sizes.
-    Number,
+    Number(Number),
+}
+
+/// Kind of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// An integer of 64 bits.
+    Int,
+    /// A float in double precision.
+    Float,
+    /// A truth value of Python.
+    Bool,
 }
 
 /// A call of an operator.
@@ -279,6 +290,18 @@ impl Defined<'_> {
 }
 
 impl Argument {
+impl ValueKind {
+    /// Returns the kind of a number; `None` for a tensor.
+    pub(crate) fn number(&self) -> Option<Number> {
+        match self {
+            Self::Tensor(_) => None,
+            Self::Int(_) => Some(Number::Int),
+            Self::Float => Some(Number::Float),
+            Self::Bool => Some(Number::Bool),
+        }
+    }
+}
+
     /// Returns the values that the argument holds.
     pub(crate) fn values(&self) -> Vec<ValueId> {
         match self {

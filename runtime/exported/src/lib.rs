@@ -34,7 +34,7 @@ mod tree;
 
 pub use archive::Archive;
 pub use error::ExportedError;
-pub use graph::{Dimension, ElementType, Input, Output, OutputKind, Payload, Program, Weight};
+pub use graph::{Dimension, ElementType, Input, Number, Output, OutputKind, Payload, Program, Weight};
 pub use plan::{Call, Plan, PlanOutput, PlanValue, Processor};
 pub use rows::{Batch, Verdict};
 pub use tree::paths;

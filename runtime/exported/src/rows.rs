@@ -154,7 +154,7 @@ impl Proof<'_> {
                 (OutputKind::Tensor(..), State::Uniform) => self
                     .sizes(output.value)
                     .is_ok_and(|sizes| sizes.first().is_some_and(|first| *first == Monomial::symbol(self.symbol))),
-                (OutputKind::Tensor(..) | OutputKind::Number, _) => false,
+                (OutputKind::Tensor(..) | OutputKind::Number(_), _) => false,
             };
             if !is_row {
                 return Verdict::Coupled(format!("output '{}', which has no rows", output.path));

@@ -1,14 +1,6 @@
 //! Python's functions on symbolic numbers, as operators of TorchScript's table, which take and return numbers.
 
-use crate::graph::{Argument, Program, ValueKind};
-
-/// Kind of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
-    Int,
-    Float,
-    Bool,
-}
+use crate::graph::{Argument, Number, Program};
 
 /// Returns name and overload of the operator for a function with these arguments; `None` if there is none.
 pub(crate) fn operator(
@@ -26,12 +18,7 @@ fn number(program: &Program, argument: &Argument) -> Option<Number> {
         Argument::Int(_) => Some(Number::Int),
         Argument::Float(_) => Some(Number::Float),
         Argument::Bool(_) => Some(Number::Bool),
-        Argument::Value(value) => match program.values[*value].kind {
-            ValueKind::Int(_) => Some(Number::Int),
-            ValueKind::Float => Some(Number::Float),
-            ValueKind::Bool => Some(Number::Bool),
-            ValueKind::Tensor(_) => None,
-        },
+        Argument::Value(value) => program.values[*value].kind.number(),
         Argument::None | Argument::Text(_) | Argument::Device | Argument::List(_) => None,
     }
 }

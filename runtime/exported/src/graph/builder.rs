@@ -199,13 +199,13 @@ impl<'a> Builder<'a> {
             return Ok(None);
         };
         let value = self.value(&name).map_err(ExportedError::Schema)?;
-        let kind = match &self.values[value].kind {
-            ValueKind::Tensor(_) => {
+        let kind = match self.values[value].kind.number() {
+            Some(number) => OutputKind::Number(number),
+            None => {
                 let meta = self.meta(&name)?;
                 let element_type = element_type(meta.dtype).map_err(ExportedError::Unsupported)?;
                 OutputKind::Tensor(element_type, meta.sizes.iter().map(dimension).collect())
             }
-            ValueKind::Int(_) | ValueKind::Float | ValueKind::Bool => OutputKind::Number,
         };
         Ok(Some(Output { path, kind, value }))
     }

@@ -1,7 +1,7 @@
 //! The signature of an exported program: the file says names, types and sizes, and the graph proves whether rows are
 //! independent. Trials decide only what the proof leaves open.
 
-use weir_exported::{Dimension, Input, Output, OutputKind, Program, Verdict};
+use weir_exported::{Dimension, Input, Number, Output, OutputKind, Program, Verdict};
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, ShapeTolerance, Signature, TensorConfig};
 
@@ -156,7 +156,7 @@ fn outputs(source: &ModelSource, program: &Program, skip: usize) -> Result<Vec<T
             let datatype = datatype(*element_type, &format!("output '{name}'"))?;
             Ok(config(name, datatype, dimensions, skip))
         }
-        OutputKind::Number => Ok(config(name, DataType::Int64, &[Dimension::Fixed(1)], 0)),
+        OutputKind::Number(number) => Ok(config(name, of_number(*number), &[Dimension::Fixed(1)], 0)),
     };
     program.outputs.iter().zip(names).map(output).collect()
 }
@@ -164,6 +164,14 @@ fn outputs(source: &ModelSource, program: &Program, skip: usize) -> Result<Vec<T
 fn datatype(element_type: i32, what: &str) -> Result<DataType, LoadError> {
     element::datatype(element_type)
         .ok_or_else(|| LoadError::Config(format!("{what} has an element type that V2 does not have")))
+}
+
+fn of_number(number: Number) -> DataType {
+    match number {
+        Number::Int => DataType::Int64,
+        Number::Float => DataType::Fp64,
+        Number::Bool => DataType::Bool,
+    }
 }
 
 fn config(name: String, datatype: DataType, dimensions: &[Dimension], skip: usize) -> TensorConfig {
