@@ -9,6 +9,9 @@ const DEEPEST: usize = 64;
 /// Largest number of tokens, which bounds the depth of a chain of sums.
 const MOST_TOKENS: usize = 1000;
 
+/// Largest number of parts of an expression that is copied. It bounds the size of nested chains of comparisons.
+const MOST_COPIED: usize = 32;
+
 /// A parsed expression. Truth values are 0 and 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expression {
@@ -53,6 +56,14 @@ impl Expression {
             Self::Size(path, _) => vec![path],
             Self::Call(_, operands) => operands.iter().flat_map(Self::paths).collect(),
             Self::Number(_) | Self::Symbol(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the number of numbers, symbols, sizes and functions in the expression.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            Self::Call(_, operands) => 1 + operands.iter().map(Self::parts).sum::<usize>(),
+            Self::Number(_) | Self::Symbol(_) | Self::Size(..) => 1,
         }
     }
 
@@ -219,6 +230,10 @@ impl Parser<'_> {
         let mut left = self.sum()?;
         let mut chain: Option<Expression> = None;
         while let Some((function, swapped)) = self.comparison_sign() {
+            // The parts in the middle of a chain are copied, and nested chains would double them again and again.
+            if chain.is_some() && left.parts() > MOST_COPIED {
+                return None;
+            }
             let right = self.sum()?;
             let (low, high) = if swapped { (right.clone(), left) } else { (left, right.clone()) };
             let link = call(function, low, high);
@@ -451,6 +466,15 @@ mod tests {
             assert_eq!(value(text), None, "{text}");
         }
         assert_eq!(value(&"(".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn nested_chains_of_comparisons_do_not_grow_without_bound() {
+        let nested = |depth: usize| format!("{}1{}", "(1 < ".repeat(depth), " < 1)".repeat(depth));
+        assert!(Expression::parse(&nested(2)).is_some_and(|parsed| parsed.parts() < 50));
+        assert_eq!(Expression::parse(&nested(60)), None);
+        assert_eq!(value("2 <= s0 + 1 <= 9"), Some(1));
+        assert_eq!(value("2 <= s0 // 2 * 2 + 1 <= s0 < 3"), Some(0));
     }
 
     proptest::proptest! {

@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::error::ExportedError;
 use crate::schema::NamedTuple;
 
+/// Largest size of all paths of a tree together, in bytes. A path repeats the keys of the containers around its leaf.
+const MOST_BYTES: usize = 16 << 20;
+
 /// A step from a value to one of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -15,6 +18,15 @@ pub(crate) enum Step {
     Key(String),
     /// Element of a tuple or list.
     Position(usize),
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Key(key) => size_of::<Self>() + key.len(),
+            Self::Position(_) => size_of::<Self>(),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,26 +50,45 @@ pub fn paths(text: &str) -> Result<Vec<String>, ExportedError> {
 /// Returns the path of each leaf of a tree in its serialised form, `[1, {"type": …}]`.
 pub(crate) fn leaves(text: &str, tuples: &HashMap<String, NamedTuple>) -> Result<Vec<Vec<Step>>, ExportedError> {
     let (_, root): (Value, Spec) = serde_json::from_str(text).map_err(ExportedError::schema)?;
-    let mut found = Vec::new();
-    visit(&root, tuples, &mut Vec::new(), &mut found);
-    Ok(found)
+    let mut visit = Visit { tuples, path: Vec::new(), found: Vec::new(), bytes: 0 };
+    visit.leaves(&root)?;
+    Ok(visit.found)
 }
 
-fn visit(spec: &Spec, tuples: &HashMap<String, NamedTuple>, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
-    let Some(kind) = &spec.kind else {
-        found.push(path.clone());
-        return;
-    };
-    let keys = keys(kind, spec.context.as_ref(), tuples);
-    for (index, child) in spec.children_spec.iter().enumerate() {
-        path.push(keys.get(index).map_or(Step::Position(index), |key| Step::Key(key.clone())));
-        visit(child, tuples, path, found);
-        path.pop();
+/// A walk through a tree.
+struct Visit<'a> {
+    tuples: &'a HashMap<String, NamedTuple>,
+    path: Vec<Step>,
+    found: Vec<Vec<Step>>,
+    /// Size of the paths that are found.
+    bytes: usize,
+}
+
+impl Visit<'_> {
+    fn leaves(&mut self, spec: &Spec) -> Result<(), ExportedError> {
+        let Some(kind) = &spec.kind else { return self.leaf() };
+        let children = &spec.children_spec;
+        let keys = keys(kind, spec.context.as_ref(), self.tuples, children.len());
+        for (index, child) in children.iter().enumerate() {
+            self.path.push(keys.get(index).map_or(Step::Position(index), |key| Step::Key(key.clone())));
+            self.leaves(child)?;
+            self.path.pop();
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self) -> Result<(), ExportedError> {
+        self.bytes += self.path.iter().map(Step::bytes).sum::<usize>();
+        if self.bytes > MOST_BYTES {
+            return Err(ExportedError::Schema("the names of its inputs or outputs are too long".to_owned()));
+        }
+        self.found.push(self.path.clone());
+        Ok(())
     }
 }
 
-/// Returns the names of a container's parts; none for a tuple or a list.
-fn keys(kind: &str, context: Option<&Value>, tuples: &HashMap<String, NamedTuple>) -> Vec<String> {
+/// Returns the names of a container's parts, up to `count`; none for a tuple or a list.
+fn keys(kind: &str, context: Option<&Value>, tuples: &HashMap<String, NamedTuple>, count: usize) -> Vec<String> {
     let context = match context {
         // The context of built-in containers is JSON text inside the JSON text.
         Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
@@ -70,7 +101,8 @@ fn keys(kind: &str, context: Option<&Value>, tuples: &HashMap<String, NamedTuple
             Value::Object(fields) => fields.values().find_map(Value::as_str),
             _ => None,
         };
-        return name.and_then(|name| tuples.get(name)).map(|tuple| tuple.field_names.clone()).unwrap_or_default();
+        let tuple = name.and_then(|name| tuples.get(name));
+        return tuple.map(|tuple| tuple.field_names.iter().take(count).cloned().collect()).unwrap_or_default();
     }
     let text = |value: &Value| match value {
         Value::String(key) => Some(key.clone()),
@@ -117,6 +149,19 @@ mod tests {
         let text = r#"[1, {"type": "collections.namedtuple", "context": "\"m.Both\"",
                            "children_spec": [{"type": null, "context": null}]}]"#;
         assert_eq!(leaves(text, &tuples).unwrap(), [vec![Step::Key("mean".to_owned())]]);
+    }
+
+    #[test]
+    fn a_key_around_many_leaves_is_not_copied_without_bound() {
+        let tree = |key: usize, leaves: usize| {
+            let leaves = vec![r#"{"type": null}"#; leaves].join(",");
+            let inner = format!(r#"{{"type": "builtins.tuple", "context": "null", "children_spec": [{leaves}]}}"#);
+            let key = "k".repeat(key);
+            format!(r#"[1, {{"type": "builtins.dict", "context": "[\"{key}\"]", "children_spec": [{inner}]}}]"#)
+        };
+        assert_eq!(leaves(&tree(100, 1000), &HashMap::new()).unwrap().len(), 1000);
+        let refused = leaves(&tree(20_000, 1000), &HashMap::new()).unwrap_err().to_string();
+        assert!(refused.contains("names of its inputs or outputs are too long"), "{refused}");
     }
 
     #[test]

@@ -17,6 +17,10 @@ use crate::schema::{
     OptionalTensor, OutputSpec, SymInt, SymOr, TensorMeta,
 };
 use crate::tree::{self, Step};
+
+/// Longest name of an argument in bytes. Each tensor inside the argument has the name in its path.
+const LONGEST_NAME: usize = 1024;
+
 pub(super) fn at(node: &Node, argument: &str, what: String) -> ExportedError {
     ExportedError::Schema(format!("argument '{argument}' of operator {} at {}: {what}", node.operator, node.place))
 }
@@ -90,7 +94,10 @@ impl<'a> Builder<'a> {
     /// Returns the path of each user input: the name of the argument, then the steps inside the argument.
     fn input_paths(&self, call: Option<&ModuleCallSignature>) -> Result<Vec<Vec<Step>>, ExportedError> {
         let Some(call) = call else { return Ok(Vec::new()) };
-        let names = call.forward_arg_names.clone().unwrap_or_default();
+        let names = call.forward_arg_names.as_deref().unwrap_or_default();
+        if names.iter().any(|name| name.len() > LONGEST_NAME) {
+            return Err(ExportedError::Schema("the name of an argument of forward is too long".to_owned()));
+        }
         let named = |path: Vec<Step>| match path.as_slice() {
             // The root is the pair of positional and keyword arguments.
             [Step::Position(0), Step::Position(index), inner @ ..] => match names.get(*index) {
@@ -330,6 +337,10 @@ pub(super) fn operator(target: &str, place: &str) -> Result<Operator, ExportedEr
     let Some(registered) = target.strip_prefix("torch.ops.") else {
         return Ok(Operator::Scalar(target.to_owned()));
     };
+    // Names end at a NUL byte in libtorch, so another character could hide a name that is refused.
+    if !registered.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_')) {
+        return unsupported("has a name with other characters than letters, digits and underscores");
+    }
     let parts: Vec<&str> = registered.split('.').collect();
     match parts.as_slice() {
         ["higher_order", "wrap_with_autocast", ..] => {
@@ -337,10 +348,6 @@ pub(super) fn operator(target: &str, place: &str) -> Result<Operator, ExportedEr
         }
         ["higher_order", ..] => unsupported(
             "is a higher-order operator, whose subgraph is not run: export the model without it, such as a loop with a \
-    // Names end at a NUL byte in libtorch, so another character could hide a name that is refused.
-    if !registered.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_')) {
-        return unsupported("has a name with other characters than letters, digits and underscores");
-    }
              fixed number of steps",
         ),
         [namespace, name, overload] => match forbidden::reason(namespace, name) {
@@ -365,9 +372,10 @@ fn name_uniquely(inputs: &mut [Input], values: &[Value]) {
         key.filter(|key| ends_with_key && !key.is_empty())
     };
     let names: Vec<Option<String>> = inputs.iter().map(short).collect();
-    for (index, input) in inputs.iter_mut().enumerate() {
-        let own = &names[index];
-        let unique = names.iter().filter(|name| *name == own).count() == 1;
+    let mut counts: HashMap<&Option<String>, usize> = HashMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    for (own, input) in names.iter().zip(inputs) {
+        let unique = counts[own] == 1;
         input.name = own.clone().filter(|_| unique).unwrap_or_else(|| values[input.value].name.clone());
     }
 }
