@@ -50,11 +50,11 @@ impl Expression {
         parser.tokens.is_empty().then_some(parsed)
     }
 
-    /// Returns the paths of the inputs that the expression is about.
-    pub(crate) fn paths(&self) -> Vec<&[Step]> {
+    /// Returns the dimensions that the expression is about, by the paths of the inputs.
+    pub(crate) fn sizes(&self) -> Vec<(&[Step], usize)> {
         match self {
-            Self::Size(path, _) => vec![path],
-            Self::Call(_, operands) => operands.iter().flat_map(Self::paths).collect(),
+            Self::Size(path, axis) => vec![(path, *axis)],
+            Self::Call(_, operands) => operands.iter().flat_map(Self::sizes).collect(),
             Self::Number(_) | Self::Symbol(_) => Vec::new(),
         }
     }

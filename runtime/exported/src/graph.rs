@@ -238,7 +238,8 @@ impl Program {
 
     /// Checks that each guard names only inputs of this program.
     fn check_guards_known(&self) -> Result<(), ExportedError> {
-        let unknown = self.guards.iter().flat_map(Expression::paths).find(|path| self.input_at(path).is_none());
+        let mut paths = self.guards.iter().flat_map(Expression::sizes).map(|(path, _)| path);
+        let unknown = paths.find(|path| self.input_at(path).is_none());
         match unknown {
             None => Ok(()),
             Some(path) => {
@@ -289,7 +290,6 @@ impl Defined<'_> {
     }
 }
 
-impl Argument {
 impl ValueKind {
     /// Returns the kind of a number; `None` for a tensor.
     pub(crate) fn number(&self) -> Option<Number> {
@@ -302,6 +302,7 @@ impl ValueKind {
     }
 }
 
+impl Argument {
     /// Returns the values that the argument holds.
     pub(crate) fn values(&self) -> Vec<ValueId> {
         match self {

@@ -77,7 +77,8 @@ enum Stop {
 type Proven<T> = Result<T, Stop>;
 
 impl Program {
-    /// Returns the dimension of the rows; `None` if the inputs have no such dimension.
+    /// Returns the dimension of the rows; `None` if the inputs have no such dimension, or the program refuses some numbers of
+    /// rows.
     #[must_use]
     pub fn batch(&self) -> Option<Batch> {
         let first = |value: ValueId| match &self.values[value].kind {
@@ -115,6 +116,9 @@ impl Program {
                 Err(Stop::Coupled) => return Verdict::Coupled(named(node)),
                 Err(Stop::Unknown) => return self.undecided(node),
             }
+        }
+        if !self.takes_any_rows(&symbol) {
+            return None;
         }
         proof.outputs()
     }

@@ -10,6 +10,16 @@ use crate::tree::Step;
 /// it treats 0 and 1 as special; the program runs with a size of 1 nevertheless.
 const LEAST_BOUND: i64 = 3;
 
+/// Largest number of rows for which guards are evaluated when the program is loaded. A guard that holds up to this number can
+/// hardly fail at a larger one, except for an upper bound.
+const MOST_ROWS: i64 = 128;
+
+/// Sizes of the other dimensions with which guards are evaluated.
+const OTHER_SIZES: [i64; 8] = [1, 2, 3, 4, 6, 7, 32, 1000];
+
+/// Largest number of parts of all guards about rows together, which bounds the time of their evaluation.
+const MOST_PARTS: usize = 20_000;
+
 impl Program {
     /// Checks the sizes of all inputs, in the order of [`Program::inputs`].
     ///
@@ -33,6 +43,40 @@ impl Program {
         }
         self.check_ranges(&symbols)?;
         self.check_guards(sizes)
+    }
+
+    /// True if no number of rows is refused, up to the largest one. Otherwise the other requests of a batch would decide
+    /// whether a request is refused.
+    pub(crate) fn takes_any_rows(&self, symbol: &str) -> bool {
+        let range = self.ranges.get(symbol);
+        let is_bounded = range.and_then(|range| range.min_val).is_some_and(|least| least >= LEAST_BOUND);
+        let most = range.and_then(|range| range.max_val).unwrap_or(MOST_ROWS).min(MOST_ROWS);
+        let is_of_rows = |guard: &&Expression| guard.sizes().iter().any(|(_, axis)| *axis == 0);
+        let guards: Vec<&Expression> = self.guards.iter().filter(is_of_rows).collect();
+        let parts: usize = guards.iter().map(|guard| guard.parts()).sum();
+        !is_bounded && parts <= MOST_PARTS && !guards.into_iter().any(|guard| self.depends_on_rows(guard, most))
+    }
+
+    /// True if a guard holds for some numbers of rows only, with other sizes that do not change. These are those of the file, or
+    /// examples.
+    fn depends_on_rows(&self, guard: &Expression, most: i64) -> bool {
+        let fixed = |path: &[Step], axis: usize| match self.inputs.get(self.input_at(path)?)?.dimensions.get(axis)? {
+            Dimension::Fixed(size) => Some(*size),
+            Dimension::Variable => None,
+        };
+        (0..OTHER_SIZES.len()).any(|example| {
+            let fails = |rows: i64| {
+                let size = |expression: &Expression| match expression {
+                    Expression::Size(_, 0) => Some(rows),
+                    Expression::Size(path, axis) => {
+                        fixed(path, *axis).or(Some(OTHER_SIZES[(example + axis) % OTHER_SIZES.len()]))
+                    }
+                    Expression::Number(_) | Expression::Symbol(_) | Expression::Call(..) => None,
+                };
+                guard.evaluate(&size) == Some(0)
+            };
+            (2..=most).any(|rows| fails(rows) != fails(1))
+        })
     }
 
     /// Returns the symbol of each dimension that is just a symbol.
@@ -111,7 +155,7 @@ impl Program {
             Expression::Number(_) | Expression::Symbol(_) | Expression::Call(..) => None,
         };
         let failed = self.guards.iter().find(|guard| guard.evaluate(&lookup) == Some(0));
-        let Some(path) = failed.and_then(|guard| guard.paths().first().copied()) else { return Ok(()) };
+        let Some((path, _)) = failed.and_then(|guard| guard.sizes().first().copied()) else { return Ok(()) };
         let index = self.input_at(path).unwrap_or_default();
         Err(format!(
             "input '{}' has the sizes {:?}, which the model was not exported for",

@@ -1,5 +1,6 @@
 //! One operator of each rule of the table, with rows where it keeps them apart and where it mixes them.
 
+mod batch;
 mod table;
 
 use std::collections::BTreeMap;
