@@ -3,44 +3,24 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::graph::{Node, Operator, Program, ValueId};
+use crate::graph::{Node, Operator, Program, ValueId, ValueKind};
+use crate::operators::{Rule, rule, writes_result};
 
-/// Operators whose result never shares memory with an operand. Other operators count as possible views.
-const FRESH: [&str; 34] = [
-    "aten::_native_batch_norm_legit_no_training",
-    "aten::adaptive_avg_pool2d",
-    "aten::add",
-    "aten::addmm",
-    "aten::avg_pool2d",
-    "aten::batch_norm",
-    "aten::bmm",
-    "aten::cat",
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::convolution",
-    "aten::div",
-    "aten::embedding",
-    "aten::gelu",
-    "aten::hardsigmoid",
-    "aten::hardswish",
-    "aten::hardtanh",
-    "aten::layer_norm",
-    "aten::leaky_relu",
-    "aten::linear",
-    "aten::max_pool2d",
-    "aten::mean",
-    "aten::mm",
-    "aten::mul",
-    "aten::relu",
-    "aten::relu6",
-    "aten::sigmoid",
-    "aten::silu",
-    "aten::softmax",
-    "aten::sub",
-    "aten::sum",
-    "aten::tanh",
-    "aten::upsample_nearest2d",
+/// Operators by element that may return their first operand itself, or a view of it.
+const MAY_RETURN_OPERAND: [&str; 13] = [
+    "_conj",
+    "alias",
+    "conj",
+    "contiguous",
+    "detach",
+    "imag",
+    "lift_fresh",
+    "positive",
+    "real",
+    "resolve_conj",
+    "resolve_neg",
+    "to",
+    "type_as",
 ];
 
 /// Operators whose result always shares the memory of their first operand.
@@ -102,12 +82,7 @@ impl Memory {
     pub(crate) fn of(program: &Program) -> Self {
         let mut parents = Parents((0..program.values.len()).collect());
         for node in &program.nodes {
-            // The result of an operator in place is the operand that it writes to.
-            let shared = match target(node) {
-                target if !target.is_empty() => target,
-                _ if is_fresh(node) => continue,
-                _ => node.operands(),
-            };
+            let shared = shared(program, node);
             for value in node.returned_values() {
                 shared.iter().for_each(|operand| parents.join(value, *operand));
             }
@@ -118,6 +93,11 @@ impl Memory {
             target(node).into_iter().for_each(|value| writes.entry(groups[value]).or_default().push(index));
         }
         Self { groups, writes }
+    }
+
+    /// Returns the group of a value, by one of its values.
+    pub(crate) fn group(&self, value: ValueId) -> ValueId {
+        self.groups[value]
     }
 
     /// Returns true if a call may write to the memory of a value.
@@ -167,9 +147,76 @@ fn writes(name: &str) -> bool {
     name.ends_with('_') && !name.ends_with("__")
 }
 
-fn is_fresh(node: &Node) -> bool {
-    match &node.operator {
-        Operator::Registered { name, .. } => FRESH.contains(&name.as_str()),
-        Operator::Scalar(_) => true,
+/// Returns the tensors whose memory the results of a node may share. The result of an operator in place is the operand
+/// that it writes to. The results of an operator without a rule may be views of any operand.
+pub(crate) fn shared(program: &Program, node: &Node) -> Vec<ValueId> {
+    let targets = target(node);
+    let Operator::Registered { name, overload } = &node.operator else { return targets };
+    if !targets.is_empty() {
+        return targets;
+    }
+    let is_tensor = |value: &ValueId| matches!(program.values[*value].kind, ValueKind::Tensor(_));
+    let mut tensors: Vec<ValueId> = node.operands().into_iter().filter(is_tensor).collect();
+    let known = name.strip_prefix("aten::").filter(|name| *name != "copy" && !writes_result(overload));
+    match known.and_then(|name| Some((name, rule(name)?))) {
+        None => tensors,
+        Some((name, rule)) if is_fresh(name, rule, tensors.len()) => Vec::new(),
+        Some(_) => {
+            tensors.truncate(1);
+            tensors
+        }
+    }
+}
+
+/// True if the result of an operator of `aten` never shares memory with its operands, of which `count` are tensors.
+fn is_fresh(name: &str, rule: Rule, count: usize) -> bool {
+    match rule {
+        Rule::Elementwise => !MAY_RETURN_OPERAND.contains(&name),
+        Rule::Einsum => count > 1,
+        Rule::Last(_) => !matches!(name, "view_as_real" | "view_as_complex"),
+        Rule::Over(_)
+        | Rule::LastOf(_)
+        | Rule::Linear
+        | Rule::Matmul
+        | Rule::Addmm
+        | Rule::Attention
+        | Rule::BatchNorm
+        | Rule::Embedding
+        | Rule::EmbeddingBag
+        | Rule::Index
+        | Rule::Aligned
+        | Rule::IndexSelect
+        | Rule::Arange
+        | Rule::Distance
+        | Rule::Paired(_)
+        | Rule::Samples
+        | Rule::Cell
+        | Rule::Convolution
+        | Rule::Loss
+        | Rule::Whole
+        | Rule::Cat
+        | Rule::Stack
+        | Rule::Recurrent
+        | Rule::Repeat
+        | Rule::Filled
+        | Rule::FilledLike => true,
+        Rule::Spatial(_) => !name.starts_with("pixel_"),
+        Rule::Transform(_)
+        | Rule::Diagonal
+        | Rule::Reshape
+        | Rule::Transpose
+        | Rule::TransposeLast
+        | Rule::Move
+        | Rule::Permute
+        | Rule::Unsqueeze
+        | Rule::Squeeze
+        | Rule::Expand
+        | Rule::Along(_)
+        | Rule::Select
+        | Rule::Unbind
+        | Rule::Pad
+        | Rule::Dropout
+        | Rule::Size
+        | Rule::Assertion => false,
     }
 }

@@ -70,6 +70,10 @@ impl Monomial {
         Some(quotient)
     }
 
+    pub(crate) fn is_number(&self) -> bool {
+        self.powers.is_empty()
+    }
+
     pub(crate) fn has(&self, symbol: &str) -> bool {
         self.powers.contains_key(symbol)
     }

@@ -5,6 +5,28 @@
 /// the result of the branch for each value of the condition.
 pub(crate) const CHOICE: &str = "weir::choose";
 
+/// Overloads that are named after an operand for the result, instead of `out`.
+const RESULTS: [&str; 18] = [
+    "L",
+    "Q",
+    "U",
+    "X",
+    "a",
+    "dim_max",
+    "dim_min",
+    "dim_values",
+    "eigenvalues",
+    "eigvals",
+    "grad_input",
+    "inverse",
+    "output",
+    "result",
+    "sign",
+    "values",
+    "values_stable",
+    "x",
+];
+
 /// Treatment of rows by an operator. The rule holds for the operands that carry rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -106,6 +128,12 @@ pub(crate) enum Rule {
     Assertion,
 }
 
+/// True for an overload that writes its results to operands, as `add.out` does.
+pub(crate) fn writes_result(overload: &str) -> bool {
+    let is_out = |part: &str| part == "out" || part.starts_with("Out");
+    RESULTS.contains(&overload) || overload.split('_').any(is_out)
+}
+
 /// Returns the rule for an operator's name without its overload and without the underscore of its form in place.
 pub(crate) fn rule(name: &str) -> Option<Rule> {
     let base = match name.strip_suffix('_') {
@@ -135,7 +163,7 @@ pub(super) const TABLE: [(&str, Rule); 65] = [
     ),
     (
         "softmax log_softmax _softmax _log_softmax _safe_softmax cumsum cumprod cummax cummin logcumsumexp \
-         sort argsort topk glu",
+         sort argsort topk glu channel_shuffle native_channel_shuffle",
         Rule::Along("dim"),
     ),
     (
@@ -145,10 +173,7 @@ pub(super) const TABLE: [(&str, Rule); 65] = [
     ),
     ("layer_norm native_layer_norm rms_norm _fused_rms_norm", Rule::LastOf("normalized_shape")),
     ("conv1d conv_transpose1d col2im", Rule::Spatial(1)),
-    (
-        "conv2d conv_transpose2d pixel_shuffle pixel_unshuffle im2col channel_shuffle native_channel_shuffle",
-        Rule::Spatial(2),
-    ),
+    ("conv2d conv_transpose2d pixel_shuffle pixel_unshuffle im2col", Rule::Spatial(2)),
     ("conv3d conv_transpose3d", Rule::Spatial(3)),
     (
         "max_pool1d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d upsample_linear1d upsample_nearest1d lp_pool1d \

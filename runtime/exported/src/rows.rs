@@ -12,14 +12,16 @@ mod gathers;
 mod pairs;
 mod products;
 mod rules;
+mod writes;
 
 use std::collections::{HashMap, HashSet};
 
-use self::arguments::{operand, plain};
+use self::arguments::plain;
+use self::writes::SharedMemory;
 use crate::expression::Expression;
 use crate::graph::{Argument, Dimension, Node, Operator, OutputKind, Program, Returned, ValueId, ValueKind};
 use crate::monomial::Monomial;
-use crate::operators::{Rule, rule};
+use crate::operators::{Rule, rule, writes_result};
 
 /// The dimension of the rows: the first one of every input, whose size is one symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,24 @@ enum State {
     },
 }
 
+/// Parts of the names of operators whose results differ between calls with the same operands.
+const RANDOM: [&str; 14] = [
+    "bernoulli",
+    "binomial",
+    "cauchy",
+    "dirichlet",
+    "dropout",
+    "exponential",
+    "geometric",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rrelu",
+    "standard_gamma",
+    "uniform",
+];
+
 /// The reason why a step of the proof fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
@@ -97,6 +117,9 @@ impl Program {
         if !inputs.all(|value| first(value).as_ref() == Some(&symbol) && !elsewhere(value)) {
             return None;
         }
+        if !self.takes_any_rows(&symbol) {
+            return None;
+        }
         let most = self.ranges.get(&symbol).and_then(|range| range.max_val);
         Some(Batch { most: most.and_then(|most| usize::try_from(most).ok()), symbol })
     }
@@ -104,8 +127,7 @@ impl Program {
     /// Decides whether the rows of a batch are independent.
     #[must_use]
     pub fn verdict(&self, batch: &Batch) -> Verdict {
-        let mut proof =
-            Proof { program: self, symbol: &batch.symbol, states: HashMap::new(), undecided: HashSet::new() };
+        let mut proof = Proof::of(self, batch);
         for input in &self.inputs {
             let rows = Rows { dim: 0, outer: Monomial::one(), inner: Monomial::one() };
             proof.states.insert(input.value, State::Rows(rows));
@@ -116,9 +138,6 @@ impl Program {
                 Err(Stop::Coupled) => return Verdict::Coupled(named(node)),
                 Err(Stop::Unknown) => return self.undecided(node),
             }
-        }
-        if !self.takes_any_rows(&symbol) {
-            return None;
         }
         proof.outputs()
     }
@@ -143,6 +162,14 @@ struct Proof<'a> {
     /// Values without a known state, such as those whose recorded sizes contradict the operator. The proof stops where
     /// one is used.
     undecided: HashSet<ValueId>,
+    shared: SharedMemory,
+}
+
+impl<'a> Proof<'a> {
+    fn of(program: &'a Program, batch: &'a Batch) -> Self {
+        let (states, undecided) = (HashMap::new(), HashSet::new());
+        Self { program, symbol: &batch.symbol, states, undecided, shared: SharedMemory::of(program) }
+    }
 }
 
 impl Proof<'_> {
@@ -172,15 +199,16 @@ impl Proof<'_> {
         self.states.get(&value).cloned().unwrap_or(State::Constant)
     }
 
-    /// Returns the state of a value. A tensor of equal elements counts as rows if a dimension has the size of the
-    /// batch.
+    /// Returns the state of a value. A tensor of equal elements counts as rows if just one dimension has the size
+    /// of the batch.
     fn settled(&self, value: ValueId) -> State {
         let state = self.state(value);
         let (State::Uniform, Ok(sizes)) = (&state, self.sizes(value)) else { return state };
-        match sizes.iter().position(|size| size.has(self.symbol)) {
-            None => State::Constant,
-            Some(dim) if sizes[dim] == Monomial::symbol(self.symbol) => State::Rows(plain(dim)),
-            Some(_) => state,
+        let dims: Vec<usize> = (0..sizes.len()).filter(|dim| sizes[*dim].has(self.symbol)).collect();
+        match dims.as_slice() {
+            [] => State::Constant,
+            [dim] if sizes[*dim] == Monomial::symbol(self.symbol) => State::Rows(plain(*dim)),
+            [_, ..] => state,
         }
     }
 
@@ -198,13 +226,16 @@ impl Proof<'_> {
     }
 
     fn node(&mut self, node: &Node) -> Proven<()> {
-        let operands: Vec<ValueId> = node.arguments.iter().flat_map(|(_, argument)| argument.values()).collect();
+        let operands = node.operands();
         if operands.iter().any(|value| self.undecided.contains(value)) {
             return Err(Stop::Unknown);
         }
-        let Operator::Registered { name, .. } = &node.operator else {
+        let Operator::Registered { name, overload } = &node.operator else {
             return self.scalar(node);
         };
+        if writes_result(overload) {
+            return Err(Stop::Unknown);
+        }
         if let Some(proven) = self.branched(node, name) {
             return proven;
         }
@@ -227,8 +258,8 @@ impl Proof<'_> {
 
     /// Handles operators whose operands are the same for every batch: the result is the same too, unless it is random.
     fn of_constants(&self, node: &Node, name: &str) -> Proven<()> {
-        let random = ["rand", "bernoulli", "multinomial", "normal", "dropout"].iter().any(|part| name.contains(part));
-        let is_off = node.argument("train") == Some(&Argument::Bool(false));
+        let random = RANDOM.iter().any(|part| name.contains(part));
+        let is_off = ["train", "training"].iter().any(|flag| node.argument(flag) == Some(&Argument::Bool(false)));
         let registered = name.starts_with("aten::");
         let has_unbacked = node.returned_values().iter().any(|value| self.sizes(*value).is_err());
         if (random && !is_off) || !registered || has_unbacked { Err(Stop::Unknown) } else { Ok(()) }
@@ -240,9 +271,7 @@ impl Proof<'_> {
             let depends = match &self.program.values[value].kind {
                 ValueKind::Int(Some(expression)) => expression.has(self.symbol),
                 ValueKind::Int(None) | ValueKind::Float | ValueKind::Bool => {
-                    let operands = node.arguments.iter().flat_map(|(_, argument)| argument.values());
-                    let mut states = operands.map(|value| self.state(value));
-                    states.any(|state| state != State::Constant)
+                    node.operands().into_iter().any(|value| self.state(value) != State::Constant)
                 }
                 ValueKind::Tensor(_) => return Err(Stop::Unknown),
             };
@@ -278,6 +307,7 @@ impl Proof<'_> {
                 }
             }
         }
+        node.returned_values().into_iter().for_each(|value| self.note_memory(node, rule, value));
         self.check_in_place(node, &state)
     }
 
@@ -291,37 +321,6 @@ impl Proof<'_> {
         let depends = |size: &Monomial| size.has(self.symbol) || size.is_unbacked();
         let elsewhere = sizes.iter().enumerate().any(|(dim, size)| dim != rows.dim && depends(size));
         if Some(own) == expected.as_ref() && !elsewhere { Ok(()) } else { Err(Stop::Unknown) }
-    }
-
-    /// Checks that an operator in place writes rows only to a tensor of rows.
-    fn check_in_place(&self, node: &Node, state: &State) -> Proven<()> {
-        let Operator::Registered { name, .. } = &node.operator else { return Ok(()) };
-        if !name.ends_with('_') || name.ends_with("__") {
-            return Ok(());
-        }
-        let target = operand(node, 0).ok_or(Stop::Unknown)?;
-        match (self.state(target), state) {
-            (State::Rows(before), State::Rows(after)) if before == *after => Ok(()),
-            (State::Uniform, State::Uniform) => Ok(()),
-            (State::Uniform, State::Rows(_)) if self.is_only_here(target) => Ok(()),
-            _ => Err(Stop::Unknown),
-        }
-    }
-
-    /// True for a new tensor that just one operator uses, so no other value shares its memory.
-    fn is_only_here(&self, value: ValueId) -> bool {
-        let uses =
-            |node: &Node| node.arguments.iter().flat_map(|(_, argument)| argument.values()).any(|of| of == value);
-        let is_new = |node: &Node| match &node.operator {
-            Operator::Registered { name, .. } => {
-                let rule = name.strip_prefix("aten::").and_then(rule);
-                matches!(rule, Some(Rule::Filled | Rule::FilledLike))
-            }
-            Operator::Scalar(_) => false,
-        };
-        let nodes = &self.program.nodes;
-        nodes.iter().filter(|node| uses(node)).count() == 1
-            && nodes.iter().any(|node| is_new(node) && node.returned_values().contains(&value))
     }
 }
 

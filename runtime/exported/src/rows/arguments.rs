@@ -12,6 +12,11 @@ pub(super) fn operand(node: &Node, index: usize) -> Option<ValueId> {
     }
 }
 
+/// Returns the values in the arguments from this position on.
+pub(super) fn others(node: &Node, from: usize) -> impl Iterator<Item = ValueId> {
+    node.arguments.iter().skip(from).flat_map(|(_, argument)| argument.values())
+}
+
 /// Returns true for an operator of the namespace `aten` with one of these names.
 pub(super) fn is_named(node: &Node, names: &[&str]) -> bool {
     let Operator::Registered { name, .. } = &node.operator else { return false };

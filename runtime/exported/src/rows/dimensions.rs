@@ -44,7 +44,7 @@ impl Proof<'_> {
 
     pub(super) fn join(&self, node: &Node, rule: Rule, result: ValueId) -> Proven<State> {
         let rank = self.rank(result)?;
-        let along = axis(node.argument("dim"), rank).unwrap_or(0);
+        let along = axis(node.argument("dim").or(Some(&Argument::Int(0))), rank).ok_or(Stop::Unknown)?;
         let mut found: Option<Rows> = None;
         let Some((_, Argument::List(parts))) = node.arguments.first() else { return Err(Stop::Unknown) };
         for value in parts.iter().flat_map(Argument::values) {
@@ -110,6 +110,10 @@ impl Proof<'_> {
                     return Err(Stop::Coupled);
                 }
                 let sizes = self.sizes(operand(node, 0).ok_or(Stop::Unknown)?)?;
+                // A dimension of a variable size is removed only by requests with the size 1.
+                if removed.iter().any(|dim| !sizes[*dim].is_number()) {
+                    return Err(Stop::Unknown);
+                }
                 let before = removed.iter().filter(|dim| **dim < rows.dim && sizes[**dim] == Monomial::one());
                 // libtorch refuses dimensions that are named twice.
                 rows.dim.checked_sub(before.count()).ok_or(Stop::Unknown)?
@@ -220,6 +224,7 @@ fn default_axis(node: &Node, rank: usize) -> Option<usize> {
         | "aten::unsafe_split"
         | "aten::unsafe_chunk"
         | "aten::tensor_split" => Some(0),
+        "aten::channel_shuffle" | "aten::native_channel_shuffle" => Some(1),
         "aten::sort" | "aten::argsort" | "aten::topk" | "aten::glu" | "aten::diff" => rank.checked_sub(1),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Operators that take elements by index: look-ups, scatters, and the numbers of the rows.
 
-use super::arguments::{axis, operand, plain};
+use super::arguments::{axis, operand, others, plain};
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::monomial::Monomial;
@@ -8,8 +8,8 @@ use crate::monomial::Monomial;
 impl Proof<'_> {
     /// Handles `arange`: if it has an element for each row, the elements are the numbers of the rows times the step.
     pub(super) fn numbered(&self, node: &Node, result: ValueId) -> Proven<State> {
-        let states = node.arguments.iter().flat_map(|(_, argument)| argument.values()).map(|value| self.state(value));
-        if states.into_iter().any(|state| !matches!(state, State::Constant | State::BatchSize)) {
+        let mut states = node.operands().into_iter().map(|value| self.state(value));
+        if states.any(|state| !matches!(state, State::Constant | State::BatchSize)) {
             return Err(Stop::Unknown);
         }
         let number = |name: &str, default: i64| match node.argument(name) {
@@ -42,8 +42,10 @@ impl Proof<'_> {
         };
         let weights = node.argument("per_sample_weights").map(Argument::values).unwrap_or_default();
         let aligned = |value: &ValueId| matches!(self.settled(*value), State::Rows(own) if own == rows);
-        let includes_end = node.argument("include_last_offset") == Some(&Argument::Bool(true));
-        if rows.dim != 0 || !weights.iter().all(aligned) || includes_end {
+        let includes_end = !matches!(node.argument("include_last_offset"), None | Some(Argument::Bool(false)));
+        let mut settings = others(node, 3).filter(|value| !weights.contains(value));
+        let are_constant = settings.all(|value| self.state(value) == State::Constant);
+        if rows.dim != 0 || !weights.iter().all(aligned) || includes_end || !are_constant {
             return Err(Stop::Unknown);
         }
         let offsets = operand(node, 2).map(|value| self.state(value));
@@ -118,7 +120,7 @@ impl Proof<'_> {
         let rank = self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?;
         let along = axis(node.argument("dim"), rank).ok_or(Stop::Unknown)?;
         let mut found: Option<Rows> = None;
-        for value in node.arguments.iter().flat_map(|(_, argument)| argument.values()) {
+        for value in node.operands() {
             let rows = match self.settled(value) {
                 State::Rows(rows) if self.rank(value)? == rank => rows,
                 // A number in place of a tensor.

@@ -45,7 +45,7 @@ impl Proof<'_> {
     pub(super) fn distance(&self, node: &Node) -> Proven<State> {
         let (Some(left), Some(right)) = (operand(node, 0), operand(node, 1)) else { return Err(Stop::Unknown) };
         let rank = self.rank(left)?;
-        if self.rank(right)? != rank || rank < 2 {
+        if self.rank(right)? != rank || rank < 2 || !self.are_constant(node, 2) {
             return Err(Stop::Unknown);
         }
         match (self.settled(left), self.settled(right)) {
@@ -67,7 +67,7 @@ impl Proof<'_> {
         let default = Argument::Int(default);
         let along = axis(node.argument("dim").or(Some(&default)), rank).ok_or(Stop::Unknown)?;
         let mut found: Option<Rows> = None;
-        for (at, value) in node.arguments.iter().flat_map(|(_, argument)| argument.values()).enumerate() {
+        for (at, value) in node.operands().into_iter().enumerate() {
             let rows = match self.settled(value) {
                 State::Constant => continue,
                 State::Rows(rows) if at < 2 => rows,
@@ -86,7 +86,7 @@ impl Proof<'_> {
 
     /// Handles operators whose tensors all have the rows in the first dimension, such as samples of images at points.
     pub(super) fn by_sample(&self, node: &Node) -> Proven<State> {
-        let mut values = node.arguments.iter().flat_map(|(_, argument)| argument.values());
+        let mut values = node.operands().into_iter();
         let fit = values.all(|value| match self.settled(value) {
             State::Rows(rows) => rows == plain(0),
             State::Constant => self.rank(value).is_err(),
@@ -97,7 +97,7 @@ impl Proof<'_> {
 
     /// Handles a step of a recurrent cell: the input and the state have the rows first, and the weights have none.
     pub(super) fn cell(&self, node: &Node) -> Proven<State> {
-        let states = node.arguments.iter().flat_map(|(_, argument)| argument.values());
+        let states = node.operands().into_iter();
         let fit = states.clone().all(|value| match self.settled(value) {
             State::Rows(rows) => rows == plain(0) && self.rank(value) == Ok(2),
             State::Constant => true,
@@ -128,6 +128,12 @@ impl Proof<'_> {
     pub(super) fn repeated(&self, node: &Node, result: ValueId) -> Proven<State> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
         let own_rank = self.rank(first)?;
+        // Repeats in a tensor move rows by the repeats of the rows before them.
+        let are_numbers =
+            node.argument("repeats").is_none_or(|all| all.values().iter().all(|it| self.rank(*it).is_err()));
+        if !are_numbers || !self.are_plain(node) {
+            return Err(Stop::Unknown);
+        }
         let shift = self.rank(result)?.checked_sub(own_rank).ok_or(Stop::Unknown)?;
         let sizes = self.sizes(result)?;
         match self.settled(first) {
@@ -166,7 +172,7 @@ impl Proof<'_> {
 
     /// Handles operators whose result depends on all elements: rows in it are coupled.
     pub(super) fn whole(&self, node: &Node) -> Proven<State> {
-        let mut values = node.arguments.iter().flat_map(|(_, argument)| argument.values());
+        let mut values = node.operands().into_iter();
         let has_rows = values.any(|value| matches!(self.settled(value), State::Rows(_)));
         Err(if has_rows { Stop::Coupled } else { Stop::Unknown })
     }

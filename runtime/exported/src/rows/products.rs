@@ -1,6 +1,6 @@
 //! Products of matrices, attention, and recurrent layers.
 
-use super::arguments::operand;
+use super::arguments::{operand, others};
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::operators::Rule;
@@ -8,6 +8,10 @@ use crate::operators::Rule;
 impl Proof<'_> {
     /// Handles products of matrices: the rows must be in a dimension that is not summed over.
     pub(super) fn product(&self, node: &Node, rule: Rule, result: ValueId) -> Proven<State> {
+        // The arguments after the matrices are factors, such as `alpha` of `addmm`.
+        if !self.are_constant(node, 3) {
+            return Err(Stop::Unknown);
+        }
         let operands: Vec<Option<ValueId>> = (0..node.arguments.len()).map(|index| operand(node, index)).collect();
         let rows = |index: usize| match operands.get(index).copied().flatten().map(|value| self.settled(value)) {
             Some(State::Rows(rows)) => Ok(Some(rows)),
@@ -35,7 +39,6 @@ impl Proof<'_> {
                 }
                 _ => Err(Stop::Unknown),
             },
-            Rule::Attention => self.attention(node, result),
             _ => {
                 let sides = [(rows(0)?, rank(0)?, 0), (rows(1)?, rank(1)?, 1)];
                 matmul(&sides, self.rank(result)?)
@@ -43,14 +46,14 @@ impl Proof<'_> {
         }
     }
 
-    fn attention(&self, node: &Node, result: ValueId) -> Proven<State> {
+    pub(super) fn attention(&self, node: &Node, result: ValueId) -> Proven<State> {
         let rank = self.rank(result)?;
         let mut found: Option<Rows> = None;
         let random = node.argument("dropout_p").is_some_and(|p| !matches!(p, Argument::Float(0.0) | Argument::Int(0)));
         if random {
             return Err(Stop::Unknown);
         }
-        for value in node.arguments.iter().flat_map(|(_, argument)| argument.values()) {
+        for value in node.operands() {
             let rows = match self.state(value) {
                 State::Constant | State::Uniform => continue,
                 State::BatchSize | State::RowNumbers { .. } => return Err(Stop::Unknown),
@@ -74,13 +77,16 @@ impl Proof<'_> {
     pub(super) fn recurrent(&self, node: &Node) -> Proven<State> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
         let State::Rows(rows) = self.settled(first) else { return Err(Stop::Unknown) };
-        let batch_first = node.argument("batch_first") == Some(&Argument::Bool(true));
+        let batch_first = match node.argument("batch_first") {
+            None | Some(Argument::Bool(false)) => false,
+            Some(Argument::Bool(true)) => true,
+            Some(_) => return Err(Stop::Unknown),
+        };
         let is_training = node.argument("train") != Some(&Argument::Bool(false));
         if is_training || node.argument("batch_sizes").is_some() || self.rank(first)? != 3 {
             return Err(Stop::Unknown);
         }
-        let mut others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
-        let fit = others.all(|value| match self.state(value) {
+        let fit = others(node, 1).all(|value| match self.state(value) {
             State::Constant | State::Uniform => true,
             State::Rows(own) => own == Rows { dim: 1, ..rows.clone() },
             State::BatchSize | State::RowNumbers { .. } => false,

@@ -1,6 +1,6 @@
 //! The effect of each kind of operator on the dimension of the rows.
 
-use super::arguments::{axis, is_named, is_whole_slice, operand, plain};
+use super::arguments::{axis, is_named, is_whole_slice, operand, others, plain};
 use super::{Proof, Proven, Rows, State, Stop};
 use crate::graph::{Argument, Node, ValueId};
 use crate::monomial::Monomial;
@@ -9,15 +9,12 @@ use crate::operators::Rule;
 impl Proof<'_> {
     /// Returns the rows of the first operand, if all other operands are constants.
     pub(super) fn only(&self, node: &Node) -> Proven<Rows> {
-        let first = operand(node, 0).ok_or(Stop::Unknown)?;
-        let others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
-        if others.map(|value| self.settled(value)).any(|state| state != State::Constant) {
-            return Err(Stop::Unknown);
-        }
-        match self.settled(first) {
-            State::Rows(rows) => Ok(rows),
-            State::Constant | State::Uniform | State::BatchSize | State::RowNumbers { .. } => Err(Stop::Unknown),
-        }
+        if self.are_constant(node, 1) { self.only_but_sizes(node) } else { Err(Stop::Unknown) }
+    }
+
+    /// True if the arguments from this position on are constants.
+    pub(super) fn are_constant(&self, node: &Node, from: usize) -> bool {
+        others(node, from).all(|value| self.settled(value) == State::Constant)
     }
 
     /// Returns the state of an operator's result.
@@ -51,7 +48,8 @@ impl Proof<'_> {
             Rule::Repeat => self.repeated(node, result),
             Rule::Diagonal => self.diagonal(node),
             Rule::Whole => self.whole(node),
-            Rule::Matmul | Rule::Attention | Rule::Addmm | Rule::Linear => self.product(node, rule, result),
+            Rule::Attention => self.attention(node, result),
+            Rule::Matmul | Rule::Addmm | Rule::Linear => self.product(node, rule, result),
             Rule::Reshape => self.reshape(self.only_but_sizes(node)?, node, result),
             Rule::Expand => self.expand(node, result),
             Rule::Cat | Rule::Stack => self.join(node, rule, result),
@@ -72,9 +70,8 @@ impl Proof<'_> {
     }
 
     /// True if all operands but the first are constants or sizes.
-    fn are_plain(&self, node: &Node) -> bool {
-        let mut others = node.arguments.iter().skip(1).flat_map(|(_, argument)| argument.values());
-        others.all(|value| matches!(self.state(value), State::Constant | State::BatchSize))
+    pub(super) fn are_plain(&self, node: &Node) -> bool {
+        others(node, 1).all(|value| matches!(self.state(value), State::Constant | State::BatchSize))
     }
 
     /// Handles the numbers of the rows, `0, 1, 2, …` along their dimension. They may be moved, or index the rows; any
@@ -117,7 +114,7 @@ impl Proof<'_> {
         let rank = self.rank(result)?;
         let mut found: Option<Rows> = None;
         let mut is_uniform = false;
-        for value in node.arguments.iter().flat_map(|(_, argument)| argument.values()) {
+        for value in node.operands() {
             let rows = match self.state(value) {
                 State::Constant => continue,
                 State::Uniform => {
@@ -148,7 +145,7 @@ impl Proof<'_> {
     /// Returns the state of a combination of equal elements with constants: the constants cannot differ between rows,
     /// because no constant has a dimension of the size of the batch.
     fn uniform_with_constants(&self, node: &Node, result: ValueId) -> Proven<State> {
-        let tensors = node.arguments.iter().flat_map(|(_, argument)| argument.values());
+        let tensors = node.operands().into_iter();
         let constants = tensors.filter(|value| self.state(*value) == State::Constant && self.rank(*value) != Ok(0));
         if constants.count() == 0 {
             return Ok(State::Uniform);
@@ -172,7 +169,7 @@ impl Proof<'_> {
 
     fn batch_norm(&self, node: &Node) -> Proven<State> {
         let rows = self.only(node)?;
-        let by_batch = node.argument("training") == Some(&Argument::Bool(true));
+        let by_batch = !matches!(node.argument("training"), None | Some(Argument::Bool(false)));
         let by_row = node.argument("use_input_stats").is_some();
         if rows.dim != 0 {
             return Err(Stop::Unknown);

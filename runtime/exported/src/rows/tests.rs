@@ -2,6 +2,7 @@
 
 mod batch;
 mod table;
+mod writes;
 
 use std::collections::BTreeMap;
 
@@ -50,8 +51,8 @@ fn program_of(tensors: &[&str], nodes: &[(&str, Vec<(&str, Argument)>, usize)]) 
     let has_rows = |at: &usize| tensors[*at].contains('s') && !is_size(at);
     let node = |(name, arguments, result): &(&str, Vec<(&str, Argument)>, usize)| Node {
         operator: Operator::Registered {
-            name: if name.contains(':') { (*name).to_owned() } else { format!("aten::{name}") },
-            overload: String::new(),
+            name: if name.contains(':') { (*name).to_owned() } else { format!("aten::{}", named(name).0) },
+            overload: named(name).1,
         },
         place: "'it'".to_owned(),
         arguments: arguments.iter().map(|(name, argument)| ((*name).to_owned(), argument.clone())).collect(),
@@ -177,11 +178,21 @@ fn an_operator_that_the_table_cannot_decide_is_unknown() {
         ("dropout", vec!["s 4", "s 4"], vec![A, flag("train", true)]),
         ("rand_like", vec!["s 4", "s 4"], vec![A]),
         ("add", vec!["s 4", "s 4", "s s"], vec![A, B]),
+        ("add.out", vec!["s 4", "s 4", "s 4", "s 4"], vec![A, B, ("out", Argument::Value(2))]),
+        ("repeat_interleave", vec!["s 4", "s", "s 4"], vec![A, ("repeats", Argument::Value(1)), int("dim", 0)]),
+        ("repeat_interleave", vec!["s", "s"], vec![("repeats", Argument::Value(0))]),
+        ("squeeze", vec!["s t 4", "s t 4"], vec![A, int("dim", 1)]),
         ("view", vec!["s 4", "4 s"], vec![A]),
     ] {
         let expected = Verdict::Unknown(format!("operator aten::{name} at 'it'"));
         assert_eq!(decided(name, &tensors, &arguments), expected, "{name} {tensors:?}");
     }
+}
+
+/// Returns the name and the overload.
+fn named(operator: &str) -> (&str, String) {
+    let (name, overload) = operator.split_once('.').unwrap_or((operator, ""));
+    (name, overload.to_owned())
 }
 
 fn list<'a>(name: &'a str, values: &[usize]) -> (&'a str, Argument) {
@@ -222,6 +233,32 @@ fn numbers_of_rows_may_only_say_which_row_is_taken() {
 }
 
 #[test]
+fn a_factor_that_is_the_number_of_rows_is_not_proven() {
+    let size = Argument::Value(1);
+    let tensors = |result| ["s 4", "size", "9 4", "3", "4 3", result];
+    let unknown = |result, operator| {
+        let verdict = decided_all(&tensors(result), &[with_size("sym_size"), operator]);
+        assert!(matches!(verdict, Verdict::Unknown(_)), "{verdict:?}");
+    };
+    unknown("s 9", ("cdist", vec![A, ("x2", Argument::Value(2)), ("p", size.clone())], 5));
+    let product = vec![("self", Argument::Value(3)), A, ("mat2", Argument::Value(4)), ("alpha", size.clone())];
+    unknown("s 3", ("addmm", product, 5));
+    unknown("s 4", ("cat", vec![list("tensors", &[0]), ("dim", size)], 5));
+}
+
+#[test]
+fn random_constants_are_not_proven() {
+    for (name, is_constant) in
+        [("neg_", true), ("uniform_", false), ("exponential_", false), ("poisson", false), ("rand_like", false)]
+    {
+        let drawn = (name, vec![("self", Argument::Value(1))], 2);
+        let verdict =
+            decided_all(&["s 4", "4", "4", "s 4"], &[drawn, ("add", vec![A, ("other", Argument::Value(2))], 3)]);
+        assert_eq!(verdict == Verdict::Proven, is_constant, "{name} {verdict:?}");
+    }
+}
+
+#[test]
 fn bags_are_by_row_if_each_has_as_many_indices() {
     let tensors = ["s 4", "size", "4*s", "s", "9 8", "s 8"];
     let bag = |step| {
@@ -252,7 +289,11 @@ fn equal_elements_are_rows_where_a_dimension_has_their_number() {
     let filled = ("ones", vec![("size", Argument::List(vec![Argument::Value(1), Argument::Value(1)]))], 2);
     let below = ("tril", vec![("self", Argument::Value(2))], 3);
     let nodes = [with_size("sym_size"), filled, below];
-    assert!(matches!(decided_all(&["s 4", "size", "s s", "s s"], &nodes), Verdict::Coupled(_)));
+    assert!(matches!(decided_all(&["s 4", "size", "s s", "s s"], &nodes), Verdict::Unknown(_)));
+    let filled = ("ones", vec![("size", Argument::List(vec![Argument::Value(1), Argument::Value(1)]))], 2);
+    let summed = ("sum", vec![("self", Argument::Value(2)), ints("dim", &[1])], 3);
+    let nodes = [with_size("sym_size"), filled, summed];
+    assert!(matches!(decided_all(&["s 4", "size", "s s", "s"], &nodes), Verdict::Unknown(_)));
 }
 
 #[test]
