@@ -16,8 +16,8 @@ const SCRIPT: &str = "is a part of TorchScript, which programs of torch.export d
 const OPERATORS: [(&str, &str); 4] = [
     ("from_file save", FILES),
     (
-        "set set_data resize resize_as resize_as_sparse sparse_resize sparse_resize_and_clear _resize_output empty_quantized \
-         _empty_affine_quantized _empty_per_channel_affine_quantized _cudnn_rnn_flatten_weight",
+        "set set_data resize resize_as resize_as_sparse sparse_resize sparse_resize_and_clear _resize_output \
+         empty_quantized _empty_affine_quantized _empty_per_channel_affine_quantized _cudnn_rnn_flatten_weight",
         MEMORY,
     ),
     ("manual_seed set_grad_enabled _cufft_set_plan_cache_max_size _cufft_clear_plan_cache", SETTINGS),

@@ -155,8 +155,8 @@ pub(super) const TABLE: [(&str, Rule); 65] = [
          nan_to_num to _to_copy type_as contiguous clone detach alias lift_fresh_copy lift_fresh lerp addcmul addcdiv \
          float_power hypot xlogy deg2rad rad2deg positive negative copy asinh acosh atanh arcsin arccos arctan arcsinh \
          arccosh arctanh arctan2 erfinv lgamma digamma sinc i0 heaviside copysign ldexp logaddexp logaddexp2 gcd lcm \
-         nextafter divide multiply subtract special_expit special_erf special_logit special_log1p special_expm1 \
-         special_xlogy special_ndtr isclose signbit fix absolute real imag angle conj \
+         fill zero nextafter divide multiply subtract special_expit special_erf special_logit special_log1p \
+         special_expm1 special_xlogy special_ndtr isclose signbit fix absolute real imag angle conj \
          conj_physical _conj resolve_conj resolve_neg complex polar bitwise_left_shift bitwise_right_shift __lshift__ \
          __rshift__ greater greater_equal less less_equal not_equal",
         Rule::Elementwise,
