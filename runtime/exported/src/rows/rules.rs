@@ -105,8 +105,15 @@ impl Proof<'_> {
         let first = operand(node, 0).ok_or(Stop::Unknown)?;
         match self.settled(first) {
             State::Rows(rows) => Ok(rows),
+            State::Uniform if self.is_by_rows_twice(first) => Err(Stop::Coupled),
             State::Constant | State::Uniform | State::BatchSize | State::RowNumbers { .. } => Err(Stop::Unknown),
         }
+    }
+
+    /// True for a matrix of rows by rows, such as a mask.
+    fn is_by_rows_twice(&self, value: ValueId) -> bool {
+        let sizes = self.sizes(value).unwrap_or_default();
+        sizes.iter().filter(|size| size.has(self.symbol)).count() > 1
     }
 
     /// Aligns the operands as broadcasting does. A number that depends on the size of the batch couples the rows.
