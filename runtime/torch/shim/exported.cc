@@ -223,8 +223,8 @@ bool is_number(const c10::Argument& argument) {
   return kind == TypeKind::IntType || kind == TypeKind::FloatType || kind == TypeKind::BoolType;
 }
 
-// True for an operator that a program may call. The dispatcher has the operators on tensors. Of those that only TorchScript
-// has, some write files or change the process, and programs need just those that compute a number of numbers.
+// True for an operator that a program may call. The dispatcher has the operators on tensors. Some operators that only
+// TorchScript has write files or change the process, and programs need just those that compute a number of numbers.
 bool may_be_called(const c10::FunctionSchema& schema) {
   if (c10::Dispatcher::singleton().findSchema(schema.operator_name()).has_value() || schema.name() == "weir::choose") {
     return true;

@@ -30,11 +30,15 @@ pub(super) struct Exported {
 impl Exported {
     /// Loads a file that `torch.export.save` wrote.
     pub(super) fn load(file: &Path, device: Device) -> Result<Self, Fault> {
-        let refused = |error: ExportedError| Fault::Raised(format!("the program {error}"));
         let mut archive = Archive::open(file).map_err(refused)?;
         let program = archive.program().map_err(refused)?;
         let plan = program.plan(processor(device)).map_err(refused)?;
-        let payloads = payloads(&program, &mut archive, refused)?;
+        Self::of(program, plan, &mut archive, device)
+    }
+
+    /// Loads the weights and the calls of a program.
+    fn of(program: Program, plan: Plan, archive: &mut Archive, device: Device) -> Result<Self, Fault> {
+        let payloads = payloads(&program, archive)?;
         let indices: BTreeMap<&str, usize> = payloads.keys().enumerate().map(|(index, name)| (*name, index)).collect();
         let code = PlanCode::of(&program, &plan, &indices);
         let tensors: Vec<*const RawTensor> = payloads.values().map(Tensor::as_raw).collect();
@@ -134,6 +138,10 @@ impl Drop for Exported {
     }
 }
 
+fn refused(error: ExportedError) -> Fault {
+    Fault::Raised(format!("the program {error}"))
+}
+
 fn processor(device: Device) -> Processor {
     match device {
         Device::Cpu => Processor::Cpu,
@@ -154,11 +162,7 @@ fn argument(input: &Input, mutated: bool) -> Argument {
 
 /// Reads the payload of each weight once, by the name of its entry. The payloads are copies of the file: a mapping of it
 /// would end the process if the file were cut off while the model is served.
-fn payloads<'a>(
-    program: &'a Program,
-    archive: &mut Archive,
-    refused: impl Fn(ExportedError) -> Fault,
-) -> Result<BTreeMap<&'a str, Tensor>, Fault> {
+fn payloads<'a>(program: &'a Program, archive: &mut Archive) -> Result<BTreeMap<&'a str, Tensor>, Fault> {
     let mut read = BTreeMap::new();
     for weight in &program.weights {
         let entry = weight.payload.entry.as_str();
@@ -173,7 +177,7 @@ fn payloads<'a>(
         // 0 is the element type of bytes.
         let bytes = i64::try_from(weight.payload.bytes).unwrap_or(i64::MAX);
         let tensor = Tensor::filled(0, &[bytes], fill)?;
-        outcome.map_err(&refused)?;
+        outcome.map_err(refused)?;
         read.insert(entry, tensor);
     }
     Ok(read)
@@ -184,4 +188,32 @@ fn zeroed(target: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     target.fill(MaybeUninit::new(0));
     // SAFETY: every byte was just written.
     unsafe { target.assume_init_mut() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loads a program in which another operator has the place of its activation.
+    fn with(operator: &str) -> String {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/exported/mlp.pt2");
+        let mut archive = Archive::open(&file).unwrap();
+        let program = archive.program().unwrap();
+        let mut plan = program.plan(Processor::Gpu).unwrap();
+        let call = plan.calls.iter_mut().find(|call| call.name == "aten::relu").unwrap();
+        let (name, overload) = operator.split_once('.').unwrap_or((operator, ""));
+        (call.name, call.overload) = (name.to_owned(), overload.to_owned());
+        Exported::of(program, plan, &mut archive, Device::Cpu).map_or_else(|fault| fault.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn of_torchscripts_own_operators_only_arithmetic_is_called() {
+        assert_eq!(with("aten::relu"), "");
+        for operator in ["aten::save", "aten::cpu", "aten::warn", "aten::manual_seed"] {
+            let text = with(operator);
+            assert!(text.contains("which programs of torch.export do not have"), "{operator}: {text}");
+        }
+        // The operator is found, and takes arguments of other names.
+        assert!(with("aten::neg.int").contains("has no argument"), "{}", with("aten::neg.int"));
+    }
 }
