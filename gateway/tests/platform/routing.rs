@@ -201,13 +201,7 @@ async fn a_removed_route_fails_queued_requests_and_lets_those_at_replicas_finish
 #[tokio::test]
 async fn only_requests_that_match_no_revision_count_as_unrouted() {
     let world = World::serving().await;
-    let unrouted = || {
-        let mut registry = weir_ops::registry::Registry::default();
-        world.gateways[0].gateway.register(&mut registry);
-        let text = weir_ops::registry::text(&registry).unwrap();
-        let value = text.lines().find_map(|line| line.strip_prefix("weir_gateway_unrouted_total "));
-        value.unwrap().parse::<u64>().unwrap()
-    };
+    let unrouted = || world.counter("weir_gateway_unrouted_total");
     let infer = "/v2/models/digits/infer";
     let chat = "/openai/v1/chat/completions";
     let get = http::Request::get(chat).header("host", "localhost").body(http_body_util::Full::default()).unwrap();

@@ -233,6 +233,15 @@ impl World {
         }
     }
 
+    /// Returns the value of a counter of the first gateway.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let mut registry = weir_ops::registry::Registry::default();
+        self.gateways[0].gateway.register(&mut registry);
+        let text = weir_ops::registry::text(&registry).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+    }
+
     /// Waits until the first gateway's report about this revision satisfies the condition.
     pub(crate) async fn activity(&self, number: u32, is_so: impl Fn(&Activity) -> bool) {
         let mut reports = self.gateways[0].gateway.reports();
