@@ -5,6 +5,8 @@
 
 mod advice;
 pub mod aotinductor;
+#[cfg(test)]
+mod fuzz;
 mod pickle;
 mod signatures;
 pub mod torchserve;
@@ -80,6 +82,11 @@ const NOT_ONNX: [&str; 3] = [
 #[must_use]
 pub fn sentence(path: &Path, reason: &str) -> String {
     format!("model file '{}' {reason}", path.display())
+}
+
+/// Returns a text of a model file without control characters and at most 100 characters long, for a log line.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 /// The identity of an archive's contents, independent of its path.

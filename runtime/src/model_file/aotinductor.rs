@@ -3,6 +3,8 @@
 //! Nothing of it is loaded here, and only the library and its list of operators are ever unpacked: its sources are
 //! never compiled.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,8 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::advice::{Advice, FROM_COMPILED};
-use super::zip_directory::open_archive;
-use super::{private_folder, sentence};
+use super::zip_directory::{OpenArchive, open_archive};
+use super::{private_folder, sentence, shown};
 
 /// Folder of the compiled models, below the archive's own folder.
 const FOLDER: &str = "data/aotinductor/";
@@ -34,6 +36,9 @@ const WEIGHTS: [&str; 3] = [".blob", ".bin", "model_weights_config.json"];
 /// Folder of weights that are apart from the library, below the archive's own folder.
 const WEIGHTS_FOLDER: &str = "data/weights/";
 
+/// Maximum number of models that an error lists.
+const MODELS_SHOWN: usize = 8;
+
 /// Limit on unpacked bytes per byte of archive. torch stores libraries uncompressed.
 const UNPACKED_PER_BYTE: u64 = 4;
 /// Number of unpacked bytes that are allowed in addition.
@@ -42,16 +47,18 @@ const UNPACKED_FLOOR: u64 = 64 << 20;
 /// The compiled part of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Package {
-    /// Names of the models, in order.
-    models: Vec<String>,
+    /// Names of the models.
+    models: BTreeSet<String>,
     has_sources: bool,
     /// True if weights are apart from the library.
     has_weights: bool,
     /// Names of the libraries' entries, in order.
     libraries: Vec<String>,
+    /// Names of the metadata's entries, in order.
+    descriptions: Vec<String>,
     /// First bytes of the last library; `None` without one.
     library: Option<Vec<u8>>,
-    /// Text of the metadata; `None` without any.
+    /// Text of the last metadata; `None` without any.
     metadata: Option<Vec<u8>>,
 }
 
@@ -143,42 +150,52 @@ fn write_library(path: &Path, package: &Package) -> Result<UnpackedLibrary, Stri
 }
 
 fn read(path: &Path) -> Result<Package, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
-    let mut zip = open_archive(path).map_err(|error| text(&error))?;
-    let names: Vec<String> = zip.file_names().flatten().map(std::borrow::Cow::into_owned).collect();
-    let mut package = Package::default();
-    for name in names {
-        package.has_weights |= name.contains(WEIGHTS_FOLDER);
-        let Some((_, inner)) = name.split_once(FOLDER) else { continue };
-        let model = inner.split('/').next().unwrap_or_default().to_owned();
-        if !package.models.contains(&model) {
-            package.models.push(model);
-        }
-        package.has_sources |= SOURCES.iter().any(|end| inner.ends_with(end));
-        package.has_weights |= WEIGHTS.iter().any(|end| inner.ends_with(end));
-        let is_library = LIBRARIES.iter().any(|end| inner.ends_with(end));
-        let (wanted, longest) = if is_library {
-            (&mut package.library, HEADER as u64)
-        } else if inner.ends_with("_metadata.json") {
-            (&mut package.metadata, LONGEST_METADATA)
-        } else {
-            continue;
-        };
-        let mut bytes = Vec::new();
-        let entry = zip.by_name(&name).map_err(|error| text(&error))?;
-        entry.take(longest).read_to_end(&mut bytes).map_err(|error| text(&error))?;
-        *wanted = Some(bytes);
-        package.libraries.extend(is_library.then_some(name));
-    }
+    let mut zip = open_archive(path).map_err(|error| error.to_string())?;
+    let mut package = Package::of_names(zip.file_names().flatten());
+    package.library = start_of(&mut zip, package.libraries.last(), HEADER as u64)?;
+    package.metadata = start_of(&mut zip, package.descriptions.last(), LONGEST_METADATA)?;
     Ok(package)
+}
+
+/// Returns at most `longest` first bytes of an entry; `None` without a name.
+fn start_of(zip: &mut OpenArchive, name: Option<&String>, longest: u64) -> Result<Option<Vec<u8>>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let entry = zip.by_name(name).map_err(|error| error.to_string())?;
+    entry.take(longest).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(Some(bytes))
+}
+
+impl Package {
+    /// Returns what the names of an archive's entries show of its compiled part.
+    fn of_names<'a>(names: impl Iterator<Item = Cow<'a, str>>) -> Self {
+        let mut package = Self::default();
+        for name in names {
+            package.has_weights |= name.contains(WEIGHTS_FOLDER);
+            let Some((_, inner)) = name.split_once(FOLDER) else { continue };
+            let ends_with = |ends: &[&str]| ends.iter().any(|end| inner.ends_with(end));
+            package.models.extend(inner.split('/').next().map(str::to_owned));
+            package.has_sources |= ends_with(&SOURCES);
+            package.has_weights |= ends_with(&WEIGHTS);
+            if ends_with(&LIBRARIES) {
+                package.libraries.push(name.into_owned());
+            } else if inner.ends_with("_metadata.json") {
+                package.descriptions.push(name.into_owned());
+            }
+        }
+        package
+    }
 }
 
 /// Returns the first reason against running the code, as a clause about the package; `None` if there is none.
 fn obstacle(package: &Package, host: &Host) -> Option<String> {
-    match package.models.as_slice() {
-        [] => return Some("which holds neither a program nor a compiled model".to_owned()),
-        [_] => {}
-        models => return Some(format!("which holds {} compiled models: {}", models.len(), shown(&models.join(", ")))),
+    match package.models.len() {
+        0 => return Some("which holds neither a program nor a compiled model".to_owned()),
+        1 => {}
+        count => {
+            let first: Vec<&str> = package.models.iter().take(MODELS_SHOWN).map(String::as_str).collect();
+            return Some(format!("which holds {count} compiled models: {}", shown(&first.join(", "))));
+        }
     }
     let Some(library) = &package.library else {
         let is_source = package.has_sources.then_some("which holds sources, and no compiled library");
@@ -269,11 +286,6 @@ fn processor_lists(feature: &str) -> bool {
     let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = listed.lines().find_map(|line| line.strip_prefix("flags"));
     flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == feature))
-}
-
-/// Returns a text of the package without control characters and at most 100 characters long, for a log line.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 #[cfg(test)]

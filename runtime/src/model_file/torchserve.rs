@@ -2,17 +2,17 @@
 //! unpacked and served. Python code of the archive never runs.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tempfile::TempDir;
-use zip::ZipArchive;
+use zip::read::ZipFile;
 use zip::result::ZipError;
 
 use super::advice::MAR;
-use super::zip_directory::{ENTRY, MANIFEST, open_archive};
-use super::{ModelFormat, START, sentence, signatures};
+use super::zip_directory::{ENTRY, MANIFEST, Metered, OpenArchive, ZipDirectory, open_archive};
+use super::{ModelFormat, START, sentence, shown, signatures};
 
 /// Advice about an archive without a model, or without its manifest.
 const UNPACK: &str = "unpack it, and serve the model file inside";
@@ -61,7 +61,8 @@ struct ManifestModel {
 /// # Errors
 /// A sentence that names the archive and says why its model cannot be served, or that the disk failed.
 pub fn unpack(path: &Path) -> Result<Option<Unpacked>, String> {
-    if !is_archive(path) {
+    let directory = ZipDirectory::read(path).ok().flatten();
+    if !directory.is_some_and(|directory| directory.is_torchserve()) {
         return Ok(None);
     }
     unpack_archive(path).map(Some).map_err(|reason| sentence(path, &reason))
@@ -81,13 +82,6 @@ pub(super) fn format(path: &Path) -> Result<ModelFormat, String> {
         return Err(of_model(name, &advice.text()));
     }
     Ok(if is_exported(name) { ModelFormat::Exported } else { ModelFormat::TorchScript })
-}
-
-fn is_archive(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let mut start = [0; ENTRY.len()];
-    let is_zip = BufReader::new(&file).read_exact(&mut start).is_ok() && start == *ENTRY;
-    is_zip && open_archive(path).is_ok_and(|zip| zip.index_for_name(MANIFEST).is_some())
 }
 
 fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
@@ -117,7 +111,7 @@ fn unpack_archive(path: &Path) -> Result<Unpacked, String> {
     Ok(Unpacked { path: model, without: without(&manifest), _folder: folder })
 }
 
-fn open(path: &Path) -> Result<(ZipArchive<BufReader<File>>, ManifestModel), String> {
+fn open(path: &Path) -> Result<(OpenArchive, ManifestModel), String> {
     let mut zip = open_archive(path).map_err(|error| match error {
         ZipError::Io(error) => format!("cannot be read: {error}"),
         error => damaged(&error),
@@ -129,10 +123,7 @@ fn open(path: &Path) -> Result<(ZipArchive<BufReader<File>>, ManifestModel), Str
     Ok((zip, manifest.model))
 }
 
-fn entry<'a>(
-    zip: &'a mut ZipArchive<BufReader<File>>,
-    name: &str,
-) -> Result<zip::read::ZipFile<'a, BufReader<File>>, String> {
+fn entry<'a>(zip: &'a mut OpenArchive, name: &str) -> Result<ZipFile<'a, Metered>, String> {
     zip.by_name(name)
         .map_err(|error| format!("is a TorchServe archive (.mar) without '{}': {error}; {UNPACK}", shown(name)))
 }
@@ -194,11 +185,6 @@ fn of_model(name: &str, reason: &str) -> String {
 
 fn damaged(error: &dyn std::error::Error) -> String {
     format!("is damaged: {error}")
-}
-
-/// Returns a text of the manifest without control characters and at most 100 characters long, for a log line.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! The directory at the end of a zip archive: the names of its entries and their offsets.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::rc::Rc;
 
 use zip::ZipArchive;
 use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 
 use super::advice::{Advice, KERAS, NUMPY, OLD_EXPORTED, PACKAGE, UNPACK};
+use super::shown;
 
 /// Name of the entry that describes an archive of TorchServe.
 pub(super) const MANIFEST: &str = "MAR-INF/MANIFEST.json";
@@ -111,8 +114,8 @@ impl ZipDirectory {
         }
         let model = [".pt", ".pth", ".onnx", ".safetensors"];
         let inside = self.entries.iter().find(|entry| model.iter().any(|end| entry.name.ends_with(end)));
-        let shown = |entry: &Entry| format!(" that holds '{}'", printable(&entry.name));
-        Some(Advice { what: format!("a zip archive{}", inside.map(shown).unwrap_or_default()), remedy: UNPACK })
+        let holds = |entry: &Entry| format!(" that holds '{}'", shown(&entry.name));
+        Some(Advice { what: format!("a zip archive{}", inside.map(holds).unwrap_or_default()), remedy: UNPACK })
     }
 
     /// Returns the first bytes of the archive's `data.pkl`; nothing if the entry is missing or compressed.
@@ -145,11 +148,44 @@ impl ZipDirectory {
     }
 }
 
+/// A zip archive whose directory has been read.
+pub(super) type OpenArchive = ZipArchive<Metered>;
+
+/// A file that may be read for a limited number of bytes.
+pub(super) struct Metered {
+    file: BufReader<File>,
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Metered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.get();
+        if left == 0 {
+            return Err(io::Error::other(format!("its directory has more than {LONGEST} bytes")));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.file.read(&mut buffer[..most])?;
+        self.left.set(left - read as u64);
+        Ok(read)
+    }
+}
+
+impl Seek for Metered {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
 /// Opens a zip archive that begins with its file. For some lengths of names, a reader that searches for the beginning
-/// would mistake the zip64 records that torch writes for a shift of the directory.
-pub(super) fn open_archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ZipError> {
+/// would mistake the zip64 records that torch writes for a shift of the directory. The library keeps about ten times the
+/// size of the directory in memory, so a directory of more than [`LONGEST`] bytes is an error.
+pub(super) fn open_archive(path: &Path) -> Result<OpenArchive, ZipError> {
     let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
-    ZipArchive::with_config(from_start, BufReader::new(File::open(path)?))
+    let left = Rc::new(Cell::new(LONGEST + TAIL));
+    let file = Metered { file: BufReader::new(File::open(path)?), left: Rc::clone(&left) };
+    let archive = ZipArchive::with_config(from_start, file)?;
+    left.set(u64::MAX);
+    Ok(archive)
 }
 
 fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {
@@ -208,11 +244,6 @@ fn rfind(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).rposition(|window| window == wanted)
 }
 
-/// Returns an entry's name without control characters and at most 100 characters long, for a log line.
-fn printable(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(100).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +296,22 @@ mod tests {
         assert_eq!((own.advice(), own.has_constants()), (None, true));
         let saved = read(&archive(&["m/data.pkl", "m/version"])).unwrap();
         assert_eq!((saved.advice(), saved.has_constants()), (None, false));
+    }
+
+    #[test]
+    fn an_archive_with_too_large_a_directory_is_not_opened() {
+        let directory = |entries: usize| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let mut zip = zip::ZipWriter::new(file.reopen().unwrap());
+            for entry in 0..entries {
+                zip.start_file(format!("{entry:0>250}"), zip::write::SimpleFileOptions::default()).unwrap();
+            }
+            zip.finish().unwrap();
+            open_archive(file.path()).map(|zip| zip.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(directory(10_000), Ok(10_000));
+        let error = directory(20_000).unwrap_err();
+        assert!(error.contains("its directory has more than 4194304 bytes"), "{error}");
     }
 
     #[test]
