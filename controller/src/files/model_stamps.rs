@@ -125,8 +125,8 @@ fn path(uri: &str, claims: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the state of the files at a path: a hash of their names, sizes and times. None if nothing can be read. Of a
-/// directory, files that a model server writes there do not count.
+/// Returns the state of the files at a path: a hash of their names, sizes and times. None if nothing can be read. Files
+/// that a model server writes into a directory do not count.
 fn stamp(path: &Path) -> Option<String> {
     let mut entries = Vec::new();
     let metadata = fs::metadata(path).ok()?;

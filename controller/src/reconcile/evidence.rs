@@ -17,7 +17,7 @@ const P99: f64 = 0.99;
 #[derive(Default)]
 pub(super) struct Window {
     of: Option<Candidate>,
-    /// Reports from which the requests count, by gateway. A gateway that started later has none: all its requests count.
+    /// Reports from which the requests count, by gateway. All requests of a gateway that started later count.
     begin: Arc<LatestReports>,
     /// Time at which this process began to observe the stage; None without a candidate.
     since: Option<Instant>,
@@ -56,8 +56,8 @@ impl Window {
         both.map(|name| (name.clone(), self.sample(name, reports))).collect()
     }
 
-    /// Begins to count at gateways that have run for longer than the stage and report only now. Their former requests
-    /// are not those of this stage, and may be of an earlier attempt with the same candidate.
+    /// Begins to count at gateways that have run for longer than the stage and report only now. The requests that they
+    /// had before are not those of this stage, and may be of an earlier attempt with the same candidate.
     fn add_late(&mut self, reports: &LatestReports) {
         let watched = self.watched();
         let is_late = |(name, report): &(&Arc<str>, &Arc<Report>)| {
