@@ -190,7 +190,7 @@ def stage_of(samples: list, rate: float, end: float, seconds: float) -> dict:
     last = [sample[1:] for sample in samples if end - seconds / 3 <= sample[0] < end]
     replicas, requests = (statistics.mean(values) for values in zip(*last))
     asked = max(1.0, requests / PLACES)
-    return shown({"rate": rate, "replicas": replicas, "asked": asked, "met": abs(replicas - math.ceil(asked)) <= 1.0})
+    return shown({"rate": rate, "replicas": replicas, "asked": asked, "met": abs(replicas - asked) <= 1.0})
 
 
 def autoscale(weir: str) -> list[dict]:
@@ -224,6 +224,15 @@ def text(result: dict) -> str:
     return "\n\n".join(parts)
 
 
+def with_kept(result: dict, measured: set) -> dict:
+    """Returns the result with the rows of the last one for the cases that were not measured now."""
+    last = json.loads(RESULT.read_text()) if RESULT.exists() else {"shares": [], "replicas": []}
+    kept = [found for found in last["shares"] if found["case"] not in measured]
+    order = [case.name for case in CASES]
+    shares = sorted(kept + result["shares"], key=lambda found: order.index(found["case"]))
+    return {**result, "shares": shares, "replicas": result["replicas"] or last["replicas"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", default="target/release/weir", help="the program weir")
@@ -240,11 +249,13 @@ def main() -> None:
         result["shares"] += compare(case, arguments.weir, arguments.seconds)
     if arguments.only in "autoscaler":
         result["replicas"] = autoscale(arguments.weir)
+    is_met = all(found["met"] for found in result["shares"] + result["replicas"])
+    result = with_kept(result, {case.name for case in chosen})
     print(text(result))
     if not arguments.dry:
         RESULT.write_text(record.written(result))
         report.insert(PAGE, text(result), BEGIN)
-    sys.exit(0 if all(found["met"] for found in result["shares"] + result["replicas"]) else 1)
+    sys.exit(0 if is_met else 1)
 
 
 if __name__ == "__main__":
