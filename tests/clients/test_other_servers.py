@@ -1,5 +1,7 @@
 """Servers of others as containers of `weir up`: KServe's Python server, and an ASGI server with WebSockets."""
 
+import shutil
+import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -86,6 +88,15 @@ def test_a_websocket_is_a_request_until_it_closes(asgi):
     assert client.recv() == "still here"
     client.close()
     wait_until(lambda: asgi.metric("weir_revision_in_flight") == 0, DEADLINE, "nothing is in flight")
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium; Debian's package of this name has one")
+def test_a_browsers_page_uses_websockets_and_long_polls(asgi, tmp_path):
+    address = f"http://127.0.0.1:{asgi.http_port}{PATH}/page"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    page = subprocess.run(["chromium", *options, address], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    written = page.stdout.partition("<pre>")[2].partition("</pre>")[0].split("\n")
+    assert written == ["open chat", "message Grüße", "message 70000", "close 4001 asked to", "poll 7", ""], page.stderr[-2000:]
 
 
 def test_pages_of_other_sites_open_no_websocket(asgi):
