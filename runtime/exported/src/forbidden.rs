@@ -33,6 +33,13 @@ const NAMESPACES: [(&str, &str); 5] = [
     ("onnx prim static_runtime", SCRIPT),
 ];
 
+/// Arguments of the operators in the namespace `aten` whose text selects a way to compute, or is the message of an error.
+///
+/// libtorch 2.8 to 2.15 have no other text in this namespace but paths of files, a name for the log, and tests. An
+/// operator of a later libtorch whose text has another name is refused too, because it may be a path.
+const TEXTS: &str = "UPLO activation algorithm api_name approximate assert_msg driver equation indexing interpolation mode \
+                     norm ord p pad_mode padding padding_side reduce rounding_mode side";
+
 /// Returns the reason why a file may not name an operator, which follows the operator's name; `None` for an operator that
 /// it may name.
 pub(crate) fn reason(namespace: &str, name: &str) -> Option<&'static str> {
@@ -42,6 +49,11 @@ pub(crate) fn reason(namespace: &str, name: &str) -> Option<&'static str> {
         _ => NAMESPACES.iter().find(|(names, _)| has(names, namespace)),
     };
     operator.map(|(_, reason)| *reason)
+}
+
+/// Tests for an argument of an operator that may be a text. libtorch finds an argument by its name.
+pub(crate) fn may_be_text(namespace: &str, argument: &str) -> bool {
+    namespace != "aten" || has(TEXTS, argument)
 }
 
 fn has(names: &str, name: &str) -> bool {
@@ -63,5 +75,12 @@ mod tests {
         for (namespace, name) in [("aten", "add_"), ("torchvision", "nms"), ("mylib", "save"), ("weir", "choose")] {
             assert_eq!(reason(namespace, name), None);
         }
+    }
+
+    #[test]
+    fn texts_that_may_be_paths_are_refused() {
+        assert!(may_be_text("aten", "rounding_mode"));
+        assert!(!may_be_text("aten", "filename"));
+        assert!(may_be_text("mylib", "filename"));
     }
 }

@@ -234,6 +234,7 @@ impl<'a> Builder<'a> {
         }
         for NamedArgument { name, arg } in &json.inputs {
             let argument = argument_of(arg).and_then(|argument| self.argument(argument));
+            let argument = argument.and_then(|argument| harmless(&node.operator, name, argument));
             let argument = argument.map_err(|what| refused(&node, &format!("argument '{name}'"), &what))?;
             node.arguments.push((name.clone(), argument));
         }
@@ -358,6 +359,20 @@ pub(super) fn operator(target: &str, place: &str) -> Result<Operator, ExportedEr
             Some(reason) => unsupported(&format!("{reason}, and no file may do that")),
         },
         _ => unsupported("has no name of the form namespace.name.overload"),
+    }
+}
+
+/// Returns the argument, or the reason why its text may do more than select a way to compute.
+fn harmless(operator: &Operator, name: &str, argument: Argument) -> Result<Argument, String> {
+    let namespace = match operator {
+        Operator::Registered { name, .. } => name.split("::").next().unwrap_or_default(),
+        Operator::Scalar(_) => return Ok(argument),
+    };
+    match argument {
+        Argument::Text(_) if !forbidden::may_be_text(namespace, name) => {
+            Err("it is a text that may name a file, and no model file may do that".to_owned())
+        }
+        argument => Ok(argument),
     }
 }
 

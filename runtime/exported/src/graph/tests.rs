@@ -72,6 +72,21 @@ fn an_operator_that_a_file_may_not_name_is_refused() {
 }
 
 #[test]
+fn a_text_that_may_be_a_path_is_refused() {
+    let with_text = |argument: &str| {
+        let mut named = node("relu", "x", "z");
+        named["inputs"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": argument, "arg": {"as_string": "none"}, "kind": 1}));
+        read(&["x"], &[named])
+    };
+    assert!(with_text("approximate").is_ok());
+    let text = with_text("path").unwrap_err().to_string();
+    assert!(text.contains("argument 'path'") && text.contains("may name a file"), "{text}");
+}
+
+#[test]
 fn running_statistics_that_change_are_refused_also_in_a_view() {
     let planned = |name: &str, flag: Option<bool>| {
         let mut norm = node(name, "x", "z");

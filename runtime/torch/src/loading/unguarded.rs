@@ -46,7 +46,7 @@ const fn unguarded(name: &'static str, trusts: Trust) -> Unguarded {
 
 /// All operators of libtorch with unchecked operands. In `tests/sweep`, operands of other sizes or values made each of
 /// them access memory out of bounds or end the process.
-const UNGUARDED: [Unguarded; 37] = [
+const UNGUARDED: [Unguarded; 38] = [
     unguarded("aten::_cdist_backward", Trust::Gradients),
     unguarded("aten::_ctc_loss_backward", Trust::Gradients),
     unguarded("aten::_dyn_quant_matmul_4bit", Trust::Weights),
@@ -61,6 +61,7 @@ const UNGUARDED: [Unguarded; 37] = [
     unguarded("aten::_fused_sgd", Trust::OptimizerState),
     unguarded("aten::_fused_sgd_", Trust::OptimizerState),
     unguarded("aten::_nested_view_from_buffer", Trust::Views),
+    unguarded("aten::_nested_view_from_buffer_copy", Trust::Views),
     unguarded("aten::_pdist_backward", Trust::Gradients),
     unguarded("aten::_segment_reduce_backward", Trust::Gradients),
     unguarded("aten::_sobol_engine_draw", Trust::Sequences),
