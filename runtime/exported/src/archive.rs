@@ -11,11 +11,11 @@ use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 
 use crate::error::ExportedError;
+use crate::format::json;
+use crate::format::pickle;
+use crate::format::schema::{PayloadConfig, PayloadMeta, ProgramJson};
+use crate::format::section::Section;
 use crate::graph::{Payload, Program};
-use crate::json;
-use crate::pickle;
-use crate::schema::{PayloadConfig, PayloadMeta, ProgramJson};
-use crate::section::Section;
 
 /// Largest `model.json`, in bytes. The program of a model with 10 000 operators takes 20 MB.
 const LONGEST_PROGRAM: u64 = 256 << 20;

@@ -16,11 +16,11 @@ use weir_fuzz::{fuzz, mutate};
 
 use crate::archive::Archive;
 use crate::error::ExportedError;
+use crate::format::json;
+use crate::format::pickle;
+use crate::format::schema::{PayloadConfig, ProgramJson};
 use crate::graph::{Payload, Program};
-use crate::json;
-use crate::pickle;
 use crate::plan::{Call, Plan, PlanOutput, Processor};
-use crate::schema::{PayloadConfig, ProgramJson};
 
 /// Default duration in seconds of each test.
 const SECONDS: u64 = 3;
@@ -169,7 +169,7 @@ fn no_pickle_makes_the_reader_panic() {
     );
 }
 
-fn payload(tensor: Option<crate::schema::TensorMeta>) -> Payload {
+fn payload(tensor: Option<crate::format::schema::TensorMeta>) -> Payload {
     Payload { entry: String::new(), archive: None, bytes: 0, tensor }
 }
 

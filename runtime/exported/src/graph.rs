@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use self::builder::{Builder, at, guards, root_call};
 use crate::error::ExportedError;
 use crate::expression::Expression;
+use crate::format::schema::{ProgramJson, RangeConstraint, TensorMeta};
 use crate::inline::inline;
 use crate::operators::CHOICE;
-use crate::schema::{ProgramJson, RangeConstraint, TensorMeta};
 use crate::tree::{self, Step};
 
 /// The schema's major version that this reader knows.

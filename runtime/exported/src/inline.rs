@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use self::names::{merge, renamed};
 use crate::error::ExportedError;
-use crate::schema::{Graph, NodeJson};
+use crate::format::schema::{Graph, NodeJson};
 
 /// Deepest nesting of subgraphs, which bounds the stack.
 const DEEPEST: usize = 16;

@@ -1,7 +1,7 @@
 //! Reader of plain `.pt2` files, which `torch.export.save` writes. It needs no libtorch.
 //!
 //! ```text
-//!   model.pt2 ──archive──► model.json ──schema, graph──► Program (typed graph, contract)
+//!   model.pt2 ──archive──► model.json ──graph─────────► Program (typed graph, contract)
 //!                                                         ├──shapes──► check of a request's sizes
 //!                                                         ├──rows────► Verdict: are rows independent?
 //!                                                         └──fusion, plan──► Plan: calls with slots, for an executor
@@ -15,19 +15,16 @@ mod archive;
 mod error;
 mod expression;
 mod forbidden;
+mod format;
 mod fusion;
 mod graph;
 mod inline;
-mod json;
 mod memory;
 mod monomial;
 mod operators;
-mod pickle;
 mod plan;
 mod rows;
 mod scalars;
-mod schema;
-mod section;
 mod shapes;
 mod substitutes;
 mod tree;

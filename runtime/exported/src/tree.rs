@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::ExportedError;
-use crate::schema::NamedTuple;
+use crate::format::schema::NamedTuple;
 
 /// Largest size of all paths of a tree together, in bytes. A path repeats the keys of the containers around its leaf.
 const MOST_BYTES: usize = 16 << 20;

@@ -12,7 +12,7 @@ use super::{
 use crate::error::ExportedError;
 use crate::expression::Expression;
 use crate::forbidden;
-use crate::schema::{
+use crate::format::schema::{
     ArgumentJson, GraphModule, GuardJson, InputSpec, ModuleCallSignature, Named, NamedArgument, NodeJson,
     OptionalTensor, OutputSpec, SymInt, SymOr, TensorMeta,
 };

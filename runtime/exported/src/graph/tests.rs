@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::Program;
 use crate::error::ExportedError;
+use crate::format::schema::ProgramJson;
 use crate::plan::Processor;
-use crate::schema::ProgramJson;
 
 fn tensor(name: &str) -> Json {
     json!({"as_tensor": {"name": name}})

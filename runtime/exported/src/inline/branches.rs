@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use super::Refusal;
 use super::names::{MISMATCH, Names, add_others, leaves, merge, of_operands, rename};
+use crate::format::schema::{Graph, GuardJson, NamedArgument, NodeJson};
 use crate::operators::CHOICE;
-use crate::schema::{Graph, GuardJson, NamedArgument, NodeJson};
 
 /// Operator that reads the truth value of a tensor with one element.
 const TRUTH: &str = "torch.ops.aten.is_nonzero.default";

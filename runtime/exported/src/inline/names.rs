@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value as Json;
 
 use super::Refusal;
-use crate::schema::{Graph, NamedArgument, NodeJson};
+use crate::format::schema::{Graph, NamedArgument, NodeJson};
 
 /// New names by the names in the subgraph.
 pub(super) type Names = HashMap<String, String>;

@@ -1,7 +1,7 @@
 //! Programs that refuse some numbers of rows, which take each request by itself.
 
 use super::*;
-use crate::schema::RangeConstraint;
+use crate::format::schema::RangeConstraint;
 use crate::tree::Step;
 
 fn has_batch(range: (Option<i64>, Option<i64>), guards: &[&str]) -> bool {

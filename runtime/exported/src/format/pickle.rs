@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::error::ExportedError;
-use crate::schema::{SymInt, TensorMeta};
+use crate::format::schema::{SymInt, TensorMeta};
 
 /// Function that makes a tensor of elements, sizes and strides.
 const TENSOR: &str = "torch._utils._rebuild_tensor_v2";

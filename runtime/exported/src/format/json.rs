@@ -78,7 +78,7 @@ fn is_float(token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::Float;
+    use crate::format::schema::Float;
 
     #[test]
     fn bare_infinities_are_floats() {
