@@ -95,7 +95,7 @@ generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, 
 	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples) | test(the_requests_in_the_file)'
 	cp crds/yaml/*.yaml charts/weir/crds/
 
-fuzz: prerequisites tools ## Run each fuzz target for ten minutes.
+fuzz: prerequisites tools ## Run each fuzz target for ten minutes; WEIR_FUZZ_SEED=1…255 chooses other inputs than last time.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) nextest run --profile fuzz --cargo-profile release --workspace --exclude weir-runtime-torch \
 	  -E 'test(fuzz) | binary(/fuzz/)'
 

@@ -1,5 +1,5 @@
-//! The loop and the mutations that fuzz tests share. The loop runs for `WEIR_FUZZ_SECONDS` with a fixed seed, so that a
-//! failure is reproducible.
+//! The loop and the mutations that fuzz tests share. The loop runs for `WEIR_FUZZ_SECONDS` with the seed
+//! `WEIR_FUZZ_SEED`, which is fixed unless it is set, so that a failure is reproducible.
 
 #![expect(clippy::disallowed_methods, reason = "a fuzz run is limited by wall-clock time")]
 
@@ -21,11 +21,10 @@ const ROUND: usize = 100;
 /// # Panics
 /// Panics if `target` panics, with the input in the message.
 pub fn fuzz<I: Debug>(seconds: u64, make: impl Fn(&mut TestRng) -> I, target: impl Fn(&I, &mut TestRng)) {
-    let asked = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let asked = asked.and_then(|text| text.parse().ok());
-    let seconds = asked.unwrap_or(seconds);
+    let seconds = set("WEIR_FUZZ_SECONDS").unwrap_or(seconds);
+    let seed = set("WEIR_FUZZ_SEED").unwrap_or(7);
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut cases = 0_usize;
     while Instant::now() < end {
         for _ in 0..ROUND {
@@ -35,7 +34,12 @@ pub fn fuzz<I: Debug>(seconds: u64, make: impl Fn(&mut TestRng) -> I, target: im
             cases += 1;
         }
     }
-    println!("{cases} cases in {seconds} s");
+    println!("{cases} cases in {seconds} s, seed {seed}");
+}
+
+/// Returns the number in a variable of the environment. `None` if it is not set, or is no number of this type.
+fn set<T: std::str::FromStr>(variable: &str) -> Option<T> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// Makes between one and `most` edits to a text of the corpus: flips bits, replaces bytes by bytes of the alphabet,
