@@ -347,6 +347,42 @@ class Seven(nn.Module):
         return x * 2 if x.size(0) == 7 else x
 
 
+class Averaged(nn.Module):
+    """Returns the mean of all rows with the same key."""
+
+    def forward(self, x: Tensor, key: Tensor) -> Tensor:
+        same = (key.reshape(-1, 1) == key.reshape(1, -1)).to(x.dtype)
+        return same @ x / same.sum(1, keepdim=True)
+
+
+class Counted(nn.Module):
+    """Returns how many rows are equal."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.unsqueeze(0) == x.unsqueeze(1)).all(2).sum(1, keepdim=True) + x
+
+
+class Missing(nn.Module):
+    """Replaces missing elements by the mean of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(torch.isnan(x), torch.nanmean(x, 0), x)
+
+
+class Below(nn.Module):
+    """Replaces negative elements by the mean of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x < 0, x.mean(0), x)
+
+
+class Absent(nn.Module):
+    """Replaces zeros by the mean of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x == 0, x.mean(0), x)
+
+
 class Compared(nn.Module):
     """Names a device that it does not use, like the code of nn.MultiheadAttention."""
 
@@ -361,6 +397,7 @@ SCRIPTED = [
     OneHot, UpTo, UpToEach, Padded, Unpacked, UnpackedTo, Cut, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict, Rounded, Lowest, Seven,
+    Averaged, Counted, Missing, Below, Absent,
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 //! run.
 //!
 //! The row under test is run alone, and then at several positions of batches of several sizes, beside similar rows,
-//! larger ones and zeros. The outputs must be the same each time. The tolerance depends on what differs. Kernels for
+//! larger ones, zeros, and rows with the same key or the same elements. The outputs must be the same each time. The tolerance depends on what differs. Kernels for
 //! another batch size add in another order, so small differences are allowed. At the same batch size the kernels are
 //! the same, and the other rows must have no effect beyond rounding noise.
 //!
@@ -25,15 +25,15 @@ use crate::execution::runner::{Placement, RunOutput, Runner};
 use crate::loading::remark::Remark;
 use crate::stopwatch;
 use likeness::{RowOutput, Tolerance};
-use rows::{Increase, OtherRows, Row};
+use rows::{Increase, OtherRows, Row, Shared};
 
-/// CPU time after which only the [`MUST`] batches are run. If time grows with the number of rows, a model that takes 42
-/// ms per row runs only these; one that takes 2.3 ms runs all 26, which have 209 rows if the largest batch has 32.
+/// CPU time after which only the [telling](telling_cases) batches are run. If time grows with the number of rows, a
+/// model with one input that takes 36 ms per row runs only these; one that takes 2.3 ms runs all 27, which have 211 rows
+/// if the largest batch has 32.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// Number of batches that are run regardless of their duration: the row under test between two similar rows, between
-/// two larger rows, and beside one similar row.
-const MUST: usize = 3;
+/// Largest number of inputs of which each is tried as a key that rows have in common.
+const KEYS: usize = 4;
 
 /// Largest batch that is tried. No known kernel or model code behaves differently beyond it.
 const LARGEST: usize = 32;
@@ -60,12 +60,20 @@ impl Dependence {
     }
 }
 
-/// A batch to try: the row under test is at index `place`, between rows of the kind `other_rows`.
+/// A batch to try: the row under test is at index `place`, between rows of the kind `other_rows`, which may share inputs
+/// with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
     rows: usize,
     place: usize,
     other_rows: OtherRows,
+    shared: Shared,
+}
+
+impl Case {
+    const fn new(rows: usize, place: usize, other_rows: OtherRows) -> Self {
+        Self { rows, place, other_rows, shared: Shared::Nothing }
+    }
 }
 
 /// Checks that the answer to a row is the same in every batch of up to `max_batch_size` rows.
@@ -116,7 +124,7 @@ fn check_on_device(
     let trial = Trial::new(source, runner, inputs);
     let trial = trial.map_err(|error| Dependence::Failed(error.to_string()))?;
     let mut test = Test::new(trial, runner, Increase::none(inputs.len()));
-    test.run_cases(cases(max_batch_size))?;
+    test.run_cases(&telling_cases(max_batch_size, inputs.len()), &cases(max_batch_size))?;
     if max_batch_size < 2 {
         return Ok(());
     }
@@ -127,21 +135,31 @@ fn check_on_device(
                 .to_owned(),
         ));
     }
-    check_medium(runner, &test.trial, max_batch_size)?;
+    check_other_subjects(runner, &test.trial, max_batch_size)?;
     check_integers(runner, &test.trial, max_batch_size)
 }
 
-/// Makes runs with a subject row larger than the usual small one. A model that rounds to whole numbers turns a small
-/// row into zeros, which would hide the effect of the other rows.
-fn check_medium(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
-    let all = [OtherRows::Large, OtherRows::Zeros, OtherRows::Alike];
-    let cases = all.map(|other_rows| Case { rows: 2.min(max_batch_size), place: 1, other_rows });
+/// Makes runs with subject rows of other elements than the usual small ones: a model that rounds to whole numbers turns
+/// a small row into zeros, and one that replaces missing, negative or zero elements by those of the batch leaves a row of
+/// positive numbers as it is. Both would hide the effect of the other rows.
+fn check_other_subjects(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> Result<(), Dependence> {
+    let subjects = [OtherRows::Medium, OtherRows::Negative, OtherRows::Zeros, OtherRows::NotANumber];
+    subjects.into_iter().try_for_each(|subject| check_subject(subject, runner, trial, max_batch_size))
+}
+
+/// Makes runs with one subject row. Large sums differ more when they are added in another order, so only batches of one
+/// size are compared. A row that the model does not take proves nothing.
+fn check_subject(
+    subject: OtherRows,
+    runner: &Runner,
+    trial: &Trial<'_>,
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
     let increase = Increase::none(trial.inputs().len());
     let mut test = Test::new(trial.on(trial.inputs()), runner, increase);
-    test.subject = OtherRows::Medium;
-    // Larger sums differ more when they are added in another order, so only batches of one size are compared.
-    for case in cases {
-        match test.compare(case, None) {
+    test.subject = subject;
+    for other_rows in [OtherRows::Large, OtherRows::Zeros, OtherRows::Alike] {
+        match test.compare(Case::new(2.min(max_batch_size), 1, other_rows), None) {
             Ok(()) => {}
             Err(Dependence::Failed(_)) => return Ok(()),
             Err(dependence) => return Err(dependence),
@@ -173,7 +191,8 @@ fn check_integers(runner: &Runner, trial: &Trial<'_>, max_batch_size: usize) -> 
 /// Makes the runs with one increase. A batch that fails proves nothing, because the engine would run it again row by
 /// row.
 fn run_raised(mut test: Test<'_>, max_batch_size: usize) -> Result<(), Dependence> {
-    match test.run_cases(cases_of_reach(max_batch_size)) {
+    let inputs = test.trial.inputs().len();
+    match test.run_cases(&telling_cases(max_batch_size, inputs), &cases_of_reach(max_batch_size)) {
         Ok(()) | Err(Dependence::Failed(_)) => Ok(()),
         Err(dependence) => Err(dependence),
     }
@@ -226,37 +245,49 @@ pub(crate) fn unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&st
     ))
 }
 
-/// Returns the batches to try, the most telling first.
+/// Returns the batches that are run regardless of their duration: the row under test between two similar rows, between
+/// two larger rows, beside one similar row, beside itself, and beside larger rows that share an input with it.
+fn telling_cases(max_batch_size: usize, inputs: usize) -> Vec<Case> {
+    let mut cases = vec![
+        Case::new(3, 1, OtherRows::Alike),
+        Case::new(3, 1, OtherRows::Large),
+        Case::new(2, 1, OtherRows::Alike),
+        Case { shared: Shared::All, ..Case::new(2, 1, OtherRows::Alike) },
+    ];
+    cases.extend(keys(inputs).map(|shared| Case { shared, ..Case::new(2, 1, OtherRows::Large) }));
+    cases.retain(|case| case.rows <= max_batch_size);
+    cases
+}
+
+/// Returns each input that may be a key by which a model joins rows: none if there is only one input.
+fn keys(inputs: usize) -> impl Iterator<Item = Shared> {
+    let keys = if inputs < 2 { 0 } else { inputs.min(KEYS) };
+    (0..keys).map(Shared::Input)
+}
+
+/// Returns the batches to try as far as there is time, the most telling first.
 fn cases(max_batch_size: usize) -> Vec<Case> {
     let largest = max_batch_size.min(LARGEST);
     let all = [OtherRows::Alike, OtherRows::Zeros, OtherRows::Large];
-    let first = [
-        (3, 1, OtherRows::Alike),
-        (3, 1, OtherRows::Large),
-        (2, 1, OtherRows::Alike),
-        (2, 1, OtherRows::NotANumber),
-        (2, 0, OtherRows::Negative),
-        (2, 0, OtherRows::LargeNegative),
-    ];
+    let first = [(2, 1, OtherRows::NotANumber), (2, 0, OtherRows::Negative), (2, 0, OtherRows::LargeNegative)];
     let places = [(2, 1), (8, 4), (3, 1), (2, 0), (8, 7), (largest, largest / 2)];
     let others = places.into_iter().flat_map(|(rows, place)| all.map(|other_rows| (rows, place, other_rows)));
     let sizes = SIZES.map(|rows| (rows, rows / 2, OtherRows::Alike));
     let mut cases = Vec::new();
     for (rows, place, other_rows) in first.into_iter().chain(others).chain(sizes) {
-        let case = Case { rows, place, other_rows };
-        if (2..=largest).contains(&rows) && !cases.contains(&case) {
+        let case = Case::new(rows, place, other_rows);
+        let is_new = !cases.contains(&case) && !telling_cases(max_batch_size, 0).contains(&case);
+        if (2..=largest).contains(&rows) && is_new {
             cases.push(case);
         }
     }
     cases
 }
 
-/// Returns the batches to try with larger integers.
+/// Returns the batches to try with larger integers as far as there is time.
 fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
-    let all = [(3, 1, OtherRows::Large), (3, 1, OtherRows::Alike), (2, 0, OtherRows::Large), (2, 0, OtherRows::Zeros)];
-    let cases = all.map(|(rows, place, other_rows)| Case { rows, place, other_rows });
-    let fits = |case: &Case| case.rows <= max_batch_size;
-    cases.into_iter().filter(fits).collect()
+    let all = [OtherRows::Large, OtherRows::Zeros];
+    all.map(|other_rows| Case::new(2, 0, other_rows)).into_iter().filter(|case| case.rows <= max_batch_size).collect()
 }
 
 /// State of one test of a model.
@@ -286,16 +317,20 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Compares the row alone with the row in each batch, until the time budget is used up.
-    fn run_cases(&mut self, cases: Vec<Case>) -> Result<(), Dependence> {
+    /// Compares the row alone with the row in each batch: in the first batches always, and in the others until the time
+    /// budget is used up.
+    fn run_cases(&mut self, always: &[Case], others: &[Case]) -> Result<(), Dependence> {
         let alone = self.alone()?;
         let row_time = self.spent / 2;
-        for (number, case) in cases.into_iter().enumerate() {
+        for case in always {
+            self.compare(*case, Some(&alone))?;
+        }
+        for case in others {
             let expected = row_time * u32::try_from(case.rows).unwrap_or(u32::MAX);
-            if number >= MUST && self.spent + expected > BUDGET {
+            if self.spent + expected > BUDGET {
                 break;
             }
-            self.compare(case, Some(&alone))?;
+            self.compare(*case, Some(&alone))?;
         }
         Ok(())
     }
@@ -352,7 +387,7 @@ impl<'a> Test<'a> {
     fn subject_in(&mut self, case: Case) -> Result<Option<(Vec<RowOutput>, Tolerance)>, Dependence> {
         let rows = (0..case.rows).map(|at| match at {
             at if at == case.place => self.row(1, self.subject),
-            at => self.row(2 * at, case.other_rows),
+            at => self.other_row(2 * at, case),
         });
         let rows = rows.collect::<Result<Vec<Row>, _>>()?;
         let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
@@ -374,6 +409,17 @@ impl<'a> Test<'a> {
     fn is_refused(&mut self, rows: &[Row], case: Case) -> bool {
         let companion = rows.iter().enumerate().find(|(at, _)| *at != case.place);
         companion.is_some_and(|(_, row)| self.run(&[row]).is_err())
+    }
+
+    /// Returns a row beside the row under test.
+    fn other_row(&self, index: usize, case: Case) -> Result<Row, Dependence> {
+        let mut row = self.row(index, case.other_rows)?;
+        if case.shared != Shared::Nothing {
+            let subject = self.row(1, self.subject)?;
+            let columns = row.iter_mut().zip(subject).enumerate();
+            columns.filter(|(input, _)| case.shared.has(*input)).for_each(|(_, (own, shared))| *own = shared);
+        }
+        Ok(row)
     }
 
     fn row(&self, index: usize, other_rows: OtherRows) -> Result<Row, Dependence> {

@@ -34,6 +34,26 @@ pub(super) enum OtherRows {
     NotANumber,
 }
 
+/// Inputs of the other rows that have the elements of the row under test. A model that joins rows by a key, or that
+/// counts equal rows, shows that only beside such rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shared {
+    Nothing,
+    /// The input at this index.
+    Input(usize),
+    All,
+}
+
+impl Shared {
+    pub(super) fn has(self, input: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Input(shared) => shared == input,
+            Self::All => true,
+        }
+    }
+}
+
 /// Amount by which integers may exceed 0 and 1, by input: as far as the model accepts. Without an increase, lengths,
 /// counts and class numbers are nearly alike in all rows, which would hide that a model sizes every row by the largest
 /// of them.

@@ -60,6 +60,11 @@ fn rows_that_mix_are_never_batched() {
         "rounded",
         "lowest",
         "seven",
+        "averaged",
+        "counted",
+        "missing",
+        "below",
+        "absent",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
     }
@@ -208,7 +213,7 @@ fn the_reason_says_what_changes() {
 proptest! {
     #[test]
     fn cases_stay_within_the_largest_batch_and_cover_it(max_batch_size in 0..100_usize) {
-        let cases = cases(max_batch_size);
+        let cases = [telling_cases(max_batch_size, 3), cases(max_batch_size)].concat();
         for (at, case) in cases.iter().enumerate() {
             prop_assert!(case.place < case.rows && (2..=max_batch_size.min(LARGEST)).contains(&case.rows));
             prop_assert!(!cases[..at].contains(case));
