@@ -59,12 +59,8 @@ fn is_control_path(path: &str) -> bool {
 fn is_plain(path: &[u8]) -> bool {
     match memchr::memchr3(b'%', b'\\', b'.', path) {
         None => true,
-        Some(_) => memchr::memchr2(b'%', b'\\', path).is_none() && !has_dot_segments(path),
+        Some(_) => memchr::memchr2(b'%', b'\\', path).is_none() && !path.windows(2).any(|pair| pair == b"/."),
     }
-}
-
-fn has_dot_segments(path: &[u8]) -> bool {
-    path.windows(2).any(|pair| pair == b"/.")
 }
 
 /// Returns the segments of a path after its dot segments are resolved.

@@ -8,7 +8,6 @@ mod error;
 mod footprint;
 mod parameters;
 mod peek;
-mod reflection;
 mod request;
 mod response;
 pub mod timeout;
@@ -17,9 +16,11 @@ pub use error::GrpcError;
 pub use footprint::{Footprint, MAX_PARAMETERS, MAX_TENSORS, TooManyParts, held_bytes};
 pub use parameters::encode_parameter;
 pub use peek::{NameField, PEEK_LIMIT, find_model_name};
-pub use reflection::add_reflection;
 pub use request::{decode_request, decode_version};
 pub use response::encode_response;
+
+use tonic::service::RoutesBuilder;
+use tonic_reflection::server::Builder;
 
 use crate::{Code, Coded, shortened};
 
@@ -55,4 +56,21 @@ pub fn status(error: &(impl Coded + ?Sized)) -> tonic::Status {
 #[must_use]
 pub fn status_with(code: Code, message: &str) -> tonic::Status {
     tonic::Status::new(code.grpc(), shortened(message, MAX_MESSAGE))
+}
+
+/// Adds gRPC's reflection, with which `grpcurl` and similar clients list the methods of a port: reflection of the V2 protocol and of gRPC's health service to the services of a port. The descriptors are
+/// compiled in, so building it fails only if they are broken; the port then has no reflection.
+pub fn add_reflection(routes: &mut RoutesBuilder) {
+    if let Ok(service) = reflection().build_v1() {
+        routes.add_service(service);
+    }
+    if let Ok(service) = reflection().build_v1alpha() {
+        routes.add_service(service);
+    }
+}
+
+fn reflection() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }

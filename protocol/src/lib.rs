@@ -9,9 +9,7 @@
 //! Tensor data is never turned into a tree: it stays in the `Bytes` in which it arrived, or is parsed from JSON text
 //! straight into one typed buffer. Nothing here reads a clock, a file or a socket.
 
-mod batching;
 mod classification;
-mod client_deadline;
 mod control;
 mod datatype;
 pub mod grpc;
@@ -23,15 +21,13 @@ mod shortened;
 mod status;
 mod tensor;
 
-pub use batching::Batching;
 pub use classification::{ClassificationError, classification};
-pub use client_deadline::blame_for_client_deadline;
 pub use control::{is_control, is_control_without_model};
 pub use datatype::DataType;
 pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput, SharedRange, Source,
 };
-pub use shape::{Shape, ShapeError};
+pub use shape::{Batching, Shape, ShapeError};
 pub use shortened::shortened;
-pub use status::{Blame, Code, Coded};
+pub use status::{Blame, Code, Coded, blame_for_client_deadline};
 pub use tensor::{Tensor, TensorError, TensorSpec};

@@ -1,4 +1,4 @@
-//! Tensor shapes with a checked element count.
+//! Tensor shapes with a checked element count, with or without a batch dimension.
 
 use std::fmt;
 
@@ -112,4 +112,13 @@ impl fmt::Display for Shape {
 fn text(dims: &[i64]) -> String {
     let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
     format!("[{}]", dims.join(","))
+}
+
+/// Layout of a model's tensors: with or without a batch dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// The first dimension of every tensor counts the rows of a batch.
+    FirstDimension,
+    /// Tensors have no batch dimension.
+    None,
 }

@@ -5,17 +5,13 @@ pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     // All bytes except control characters, quotes and backslashes are copied, including UTF-8.
-    while let Some(at) = rest.iter().position(|byte| special(*byte)) {
+    while let Some(at) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
         out.extend_from_slice(&rest[..at]);
         escape(out, rest[at]);
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
     out.push(b'"');
-}
-
-fn special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn escape(out: &mut Vec<u8>, byte: u8) {

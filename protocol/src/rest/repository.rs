@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use super::error::InField;
-use super::{RestError, base64_text};
+use super::{RestError, decode_base64};
 use crate::json::{Kind, Reader};
 
 /// Body of `POST /v2/repository/index`.
@@ -63,7 +63,7 @@ pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
             request.config = Some(reader.string().field(key)?.into_owned());
         } else if let Some(path) = key.strip_prefix("file:") {
             let text = reader.string().field(key)?;
-            let content = base64_text::decode(text).map_err(|error| RestError::field(key, error.to_string()))?;
+            let content = decode_base64(text).map_err(|error| RestError::field(key, error.to_string()))?;
             request.files.push((path.to_owned(), content.into()));
         } else {
             let text = format!("unrecognized load parameter '{key}'.");

@@ -52,7 +52,7 @@ impl DataDecoder<'_> {
             .map_err(|error| self.rest_error(reader.text(), error))?;
         self.check_size(data.len())?;
         if count == elements && !nesting.fits(shape.dims()) {
-            return Err(self.nesting_error());
+            return Err(RestError::DataNesting { input: self.name.to_owned() });
         }
         if count == elements { Ok(data.into()) } else { Err(self.count_error()) }
     }
@@ -136,10 +136,6 @@ impl DataDecoder<'_> {
                 count += 1;
             }
         }
-    }
-
-    fn nesting_error(&self) -> RestError {
-        RestError::DataNesting { input: self.name.to_owned() }
     }
 
     fn refuse_half(&self) -> Result<(), RestError> {

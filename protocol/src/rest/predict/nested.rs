@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::super::elements::push_string;
 use super::super::error::InField;
 use super::super::tensor_data::DataDecoder;
-use super::super::{RestError, base64_text};
+use super::super::{RestError, decode_base64};
 use super::predict_error;
 use crate::DataType;
 use crate::json::Reader;
@@ -104,7 +104,7 @@ fn scalar(reader: &mut Reader<'_>, decoder: &DataDecoder<'_>, data: &mut Vec<u8>
     reader.begin_object().field(decoder.name)?;
     reader.key().field(decoder.name)?;
     let text = reader.string().field("b64")?;
-    let bytes = base64_text::decode(text).map_err(|error| RestError::field("b64", error.to_string()))?;
+    let bytes = decode_base64(text).map_err(|error| RestError::field("b64", error.to_string()))?;
     reader.key().field(decoder.name)?;
     push_string(data, &bytes).ok_or_else(|| RestError::field("b64", "string is too long"))
 }
