@@ -5,7 +5,6 @@ mod backlog;
 mod choice;
 mod circulation;
 mod company;
-mod device;
 mod entry;
 mod groups;
 mod halves;
@@ -23,11 +22,10 @@ use slab::Slab;
 use crate::{Item, Policy, Terms};
 use backlog::Backlog;
 use choice::Ready;
-pub use device::AsyncDevice;
 use entry::{Entry, Rank, later};
 use groups::Groups;
 pub use staging::{Staged, ToStage};
-pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
+pub use types::{AsyncDevice, Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
 /// A queue that decides which of its items run together next.
 ///

@@ -116,7 +116,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
                 Pause::End => return None,
                 Pause::Sleep => self.sleep(&mut state, None),
                 // The lock was released while an item was staged, so the queue is checked again.
-                Pause::SleepUntil(_) if device.is_asynchronous() && staging.step(&mut state) => {}
+                Pause::SleepUntil(_) if matches!(device, DeviceState::Asynchronous(_)) && staging.step(&mut state) => {}
                 Pause::SleepUntil(at) => self.sleep(&mut state, Some(at)),
             }
         }
@@ -165,12 +165,6 @@ enum DeviceState {
     Free,
     /// The device works asynchronously, and may be busy.
     Asynchronous(AsyncDevice),
-}
-
-impl DeviceState {
-    fn is_asynchronous(self) -> bool {
-        matches!(self, Self::Asynchronous(_))
-    }
 }
 
 /// Next step of a worker without a batch.
