@@ -115,15 +115,11 @@ impl WebClient {
         Ok(Some(to))
     }
 
-    /// Checks a host that a server named in another way than by a redirect.
+    /// Checks a host that a server named, by a redirect of `from` or in another way.
     ///
     /// # Errors
-    /// [`StoreError::Fatal`] if a redirect from `asked` to `named` would be refused.
-    pub(crate) async fn check_named_host(&self, asked: &Url, named: &Url) -> Result<(), StoreError> {
-        self.check_host(asked, asked, named).await
-    }
-
-    async fn check_host(&self, asked: &Url, from: &Url, to: &Url) -> Result<(), StoreError> {
+    /// [`StoreError::Fatal`] if a redirect from `from` to `to` is refused.
+    pub(crate) async fn check_host(&self, asked: &Url, from: &Url, to: &Url) -> Result<(), StoreError> {
         if let Some(reason) = redirect::refusal(from, to) {
             return Err(refused_redirect(asked, to, reason));
         }

@@ -12,8 +12,7 @@ use crate::accounts::{Accounts, Namespace, TokenReviewer};
 use crate::clock;
 use crate::disk::{self, Disk};
 use crate::error::CacheError;
-use crate::index::{Decision, Entry, EntryId, Index, LeaseId, Now};
-use crate::limits::CacheLimits;
+use crate::index::{CacheLimits, Decision, Entry, EntryId, Index, LeaseId, Now};
 use crate::metrics::{CacheMetrics, Outcome};
 
 /// Maximum number of entries that are read at the same time, each by a thread with 1 MiB of chunks.

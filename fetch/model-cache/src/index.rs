@@ -9,11 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_fetch::eviction::{Candidate, Eviction};
-use weir_fetch::node_cache::EntryKey;
+use weir_fetch::node_cache::{EntryKey, LEASE_TIME};
 
 use crate::accounts::Namespace;
 use crate::error::CacheError;
-use crate::limits::CacheLimits;
 
 /// Maximum number of leases at the same time.
 const MAX_LEASES: usize = 256;
@@ -107,6 +106,23 @@ pub(crate) enum Decision {
 pub(crate) struct Now {
     pub(crate) timer: Instant,
     pub(crate) wall: SystemTime,
+}
+
+/// Limits of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheLimits {
+    /// Maximum number of bytes on disk.
+    pub bytes: u64,
+    /// Time after which a lease that is not renewed passes to the next client.
+    pub lease: Duration,
+}
+
+impl CacheLimits {
+    /// Returns the limits of a cache with this number of bytes, whose clients renew their leases as `weir fetch` does.
+    #[must_use]
+    pub const fn of_bytes(bytes: u64) -> Self {
+        Self { bytes, lease: LEASE_TIME }
+    }
 }
 
 /// Entries and leases of a cache with a limit.

@@ -11,12 +11,12 @@ use reqwest::{Body, Client, Method, Response, StatusCode, Url};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::answer::{Answer, ENTRIES, LEASE};
 use super::framing::chunks;
 use super::key::EntryKey;
 use super::lease::{Lease, Renewals};
 use super::receive::{Received, receive, remove};
 use super::send::{list, send};
+use super::{Answer, ENTRIES, LEASE};
 use crate::limits::Limits;
 use crate::web::{causes, unreachable};
 

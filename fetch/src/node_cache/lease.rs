@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-use super::answer::RENEWAL;
+use super::RENEWAL;
 use super::key::EntryKey;
 
 /// Permission to fetch the files of an entry, while other clients wait. It expires unless it is renewed.

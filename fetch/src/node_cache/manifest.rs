@@ -66,6 +66,7 @@ impl EntryManifest {
         for path in paths() {
             RelativePath::parse(path).map_err(|rule| format!("the entry has the file {path:?}, {rule}"))?;
         }
+        let is_no_digest = |digits: &str| Digest::of_hex(digits).is_none();
         if let Some(file) = self.files.iter().find(|file| file.sha256.as_deref().is_some_and(is_no_digest)) {
             return Err(format!("the digest of {:?} is not valid", file.path));
         }
@@ -107,10 +108,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
 /// Reads a list whose memory does not depend on the sender: 32 MiB of text can have ten million empty items.
 fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(Bounded(PhantomData))
-}
-
-fn is_no_digest(digits: &str) -> bool {
-    Digest::of_hex(digits).is_none()
 }
 
 #[cfg(test)]

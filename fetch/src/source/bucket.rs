@@ -1,7 +1,6 @@
 //! `s3://`, `gs://` and Azure's `https://ACCOUNT.blob.core.windows.net/`: objects of a bucket, by a key or a prefix.
 
 mod connect;
-mod login;
 mod refusal;
 mod service;
 
@@ -13,7 +12,6 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use self::connect::Connection;
-use self::login::Login;
 use self::refusal::{Cause, FailedRequest};
 use crate::access::credentials::Access;
 use crate::archive::packing::Packing;
@@ -94,6 +92,17 @@ pub(crate) struct BucketStore<'a> {
     logins: Vec<Login>,
     /// The client that has listed the objects.
     client: RwLock<Option<Client>>,
+}
+
+/// A way to prove identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Login {
+    /// The credentials that the user or the cluster gave.
+    Given,
+    /// The bucket is read without credentials.
+    Anonymous,
+    /// The identity of the machine, which its metadata service proves.
+    Machine,
 }
 
 /// A client of one region with one login.
@@ -198,7 +207,7 @@ impl Store for BucketStore<'_> {
         };
         let key = Key::parse(&object.key).map_err(|_| StoreError::Changed)?;
         let got = match store.get_opts(&key, options.clone()).await.map_err(Cause::of) {
-            Err(cause) if cause.is_ignored_range() => {
+            Err(Cause::IgnoredRange) => {
                 let whole = GetOptions { range: None, ..options };
                 store.get_opts(&key, whole).await.map_err(Cause::of)
             }

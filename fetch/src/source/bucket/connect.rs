@@ -7,7 +7,7 @@ use object_store::azure::{AzureConfigKey as AzureKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey as GcsKey};
 use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
 
-use super::login::Login;
+use super::Login;
 use super::refusal::Cause;
 use super::service::Connector;
 use super::{BucketSource, Provider};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::login::Login;
+use super::Login;
 use crate::error::FetchError;
 use crate::store::StoreError;
 use crate::web::may_succeed_later;
@@ -127,10 +127,6 @@ impl Cause {
             Self::Other(_) => true,
             Self::Refused(_) | Self::IgnoredRange => false,
         }
-    }
-
-    pub(super) fn is_ignored_range(&self) -> bool {
-        matches!(self, Self::IgnoredRange)
     }
 
     /// Returns the error for bytes that did not arrive.

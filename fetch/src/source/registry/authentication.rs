@@ -114,7 +114,7 @@ async fn token(
     let Ok(url) = registry.join(realm) else {
         return Err(AuthError::Refused("names a token server without a valid URL"));
     };
-    client.check_named_host(registry, &url).await.map_err(AuthError::Store)?;
+    client.check_host(registry, registry, &url).await.map_err(AuthError::Store)?;
     let response = match login {
         Some(RegistryCredential::Identity(identity)) => exchange(client, &url, identity, permission).await,
         Some(RegistryCredential::Password { user, password }) => {
