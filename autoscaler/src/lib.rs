@@ -14,7 +14,6 @@ mod account;
 mod clock;
 mod collect;
 mod decide;
-mod economy;
 mod filled;
 mod memory;
 mod metrics;

@@ -6,13 +6,12 @@ mod curve;
 mod gaps;
 mod growth;
 mod headroom;
-mod lateness;
 mod levels;
 mod peak;
 mod rhythm;
 mod seasons;
 mod sharing;
-mod start_worth;
+pub(crate) mod start_worth;
 
 use std::time::Duration;
 
@@ -21,7 +20,6 @@ pub(crate) use changes::Changes;
 pub(crate) use curve::Curve;
 pub(crate) use growth::Growth;
 pub(crate) use headroom::{Headroom, HeadroomSample};
-pub(crate) use lateness::Lateness;
 pub(crate) use levels::{Level, Levels};
 pub(crate) use peak::Peak;
 pub(crate) use seasons::Seasons;
@@ -31,7 +29,6 @@ pub(crate) use start_worth::{StartSample, StartWorth};
 
 use weir_cluster::ScalingPolicy;
 
-use crate::economy;
 use crate::{Coverage, Sample};
 
 /// Share of the allowed late requests that the law plans for. The rest is left for the first start and for changes of
@@ -110,8 +107,8 @@ impl Memory {
                 late: cold,
                 allowed,
                 cold_start,
-                first: economy::starts(policy.economy),
-                most: economy::most_starts(policy.economy, cold_start),
+                first: start_worth::starts(policy.economy),
+                most: start_worth::most_starts(policy.economy, cold_start),
             },
         );
         self.headroom.observe(&HeadroomSample { elapsed, requests, late: roomless, allowed, cold_start });
@@ -137,5 +134,24 @@ impl Memory {
     #[must_use]
     pub fn successor(&self) -> Self {
         Self { curve: self.curve.successor(), seasons: self.seasons.successor(), ..Self::default() }
+    }
+}
+
+/// Time since when the queue has been over its target with all calculated replicas ready.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lateness {
+    since: Option<Duration>,
+}
+
+impl Lateness {
+    /// Records that the queue is late, and returns for how long it has been.
+    pub(crate) fn lasts(&mut self, now: Duration) -> Duration {
+        let since = *self.since.get_or_insert(now);
+        now.saturating_sub(since)
+    }
+
+    /// Records that the queue is not late, or that a replica was added because of it.
+    pub(crate) fn reset(&mut self) {
+        self.since = None;
     }
 }

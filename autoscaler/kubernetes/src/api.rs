@@ -49,3 +49,14 @@ impl MetricsApi {
             .with_state(self)
     }
 }
+
+/// Formats a number as a Kubernetes quantity: whole, or in thousandths (`1500m`), rounded up so that a small value is
+/// not zero.
+fn quantity(value: f64) -> String {
+    // A value that exceeds an i64 in thousandths cannot be a measurement.
+    let thousandths = (value.max(0.0) * 1000.0 - ROUNDING).ceil().min(1e18) as i64;
+    if thousandths % 1000 == 0 { (thousandths / 1000).to_string() } else { format!("{thousandths}m") }
+}
+
+/// Rounding error of a floating-point product, so that 0.3 becomes 300m.
+const ROUNDING: f64 = 1e-6;

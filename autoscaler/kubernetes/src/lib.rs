@@ -15,7 +15,6 @@ mod clock;
 mod loads;
 mod metric;
 mod port;
-mod quantity;
 mod scaler;
 mod selector;
 mod window;

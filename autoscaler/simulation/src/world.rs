@@ -137,10 +137,6 @@ impl World {
         let slowdown = self.slowdowns.iter().find(|(when, _)| when.contains(&now));
         slowdown.map_or(1.0, |(_, factor)| *factor)
     }
-
-    fn is_silent(&self, now: Duration) -> bool {
-        self.silences.iter().any(|when| when.contains(&now))
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_cluster::ScalingPolicy;
 
 use crate::Memory;
-use crate::economy::{longest, starts};
 use crate::memory::Level;
+use crate::memory::start_worth::{longest, starts};
 
 /// Least time that the last replica is kept if the policy sets no retention and a cold start takes longer than the
 /// queue-delay target. A person who tries a service by hand returns within a minute.

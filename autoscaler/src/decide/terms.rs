@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_cluster::{ScaleTarget, ScalingPolicy};
 
-use crate::economy::starts;
+use crate::memory::start_worth::starts;
 use crate::{Memory, Sample};
 
 /// Numbers of the calculation behind a decision, so that a person can check it.

@@ -34,7 +34,9 @@ impl Changes {
     /// Observes the desired number. The first one counts as wanted, so that a new leader keeps what the previous leader
     /// would have kept.
     pub(crate) fn observe(&mut self, behavior: &ScalingBehavior, desired: u32, now: Duration) {
-        let longest = periods(behavior).max().unwrap_or_default();
+        let rules = behavior.up.iter().chain(&behavior.down);
+        let periods = rules.flat_map(|rules| rules.policies.iter().map(|policy| policy.period));
+        let longest = periods.max().unwrap_or_default();
         while self.made.front().is_some_and(|c| is_past(c.at, longest, now)) {
             self.made.pop_front();
         }
@@ -96,11 +98,6 @@ impl Changes {
 
 fn window(rules: Option<&ScalingRules>) -> Duration {
     rules.map_or(Duration::ZERO, |rules| rules.window)
-}
-
-fn periods(behavior: &ScalingBehavior) -> impl Iterator<Item = Duration> {
-    let rules = behavior.up.iter().chain(&behavior.down);
-    rules.flat_map(|rules| rules.policies.iter().map(|policy| policy.period))
 }
 
 fn is_past(at: Duration, length: Duration, now: Duration) -> bool {

@@ -95,7 +95,8 @@ impl Seasons {
     /// Returns the period that has proved true. The week is preferred to the day, because weekends differ.
     fn period(&self) -> Option<usize> {
         let mut seasons = [(WEEK, self.week), (DAY, self.day)].into_iter();
-        let proved = seasons.find(|(period, test)| self.bins.len() >= PERIODS * period && test.is_passed());
+        let proved =
+            seasons.find(|(period, test)| self.bins.len() >= PERIODS * period && test.with < BETTER * test.without);
         proved.map(|(period, _)| period)
     }
 
@@ -144,10 +145,6 @@ impl Backtest {
         let fades = 1.0 - 1.0 / DAY as f64;
         self.without = self.without * fades + error(stays, rate);
         self.with = self.with * fades + error(stays.max(forecast), rate);
-    }
-
-    fn is_passed(&self) -> bool {
-        self.with < BETTER * self.without
     }
 }
 

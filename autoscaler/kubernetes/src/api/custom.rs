@@ -17,9 +17,9 @@ use weir_cluster_kubernetes::revision_of;
 use super::discovery::{SERVICES, group_version};
 use super::external::SERVICE;
 use super::failure::Failure;
+use super::quantity;
 use super::{CUSTOM, MetricsApi};
 use crate::metric::{Metric, Share};
-use crate::quantity::quantity;
 use crate::selector::fits;
 use crate::window::WINDOW;
 

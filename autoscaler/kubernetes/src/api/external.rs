@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::discovery::group_version;
 use super::failure::Failure;
+use super::quantity;
 use super::{EXTERNAL, MetricsApi};
 use crate::metric::Metric;
-use crate::quantity::quantity;
 use crate::selector::fits;
 use crate::window::WINDOW;
 

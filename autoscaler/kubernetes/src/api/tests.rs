@@ -107,3 +107,12 @@ async fn both_apis_list_their_metrics() {
         assert!(path.ends_with(list["groupVersion"].as_str().unwrap()));
     }
 }
+
+#[test]
+fn whole_numbers_are_whole_and_others_in_thousandths() {
+    let numbers = [0.0, 3.0, 0.3, 1.5, 0.00001, 50_000.0, -1.0, f64::INFINITY];
+    let written = numbers.map(quantity);
+    let expected = ["0", "3", "300m", "1500m", "1m", "50000", "0", "1000000000000000"];
+    assert_eq!(written, expected);
+    assert_eq!(quantity(f64::NAN), "0");
+}
