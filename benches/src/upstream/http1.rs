@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::tail::{SIZE, Tail};
+use crate::{SIZE, Tail};
 
 /// Size of the read buffer in bytes: about as much as a loopback socket holds.
 const BUFFER: usize = 256 << 10;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use weir_protocol::grpc::proto::ModelInferResponse;
 use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 
-use crate::tail::{SIZE, Tail};
+use crate::{SIZE, Tail};
 
 /// Flow-control window in bytes: larger than any request, so that no proxy waits.
 const WINDOW: u32 = 1 << 24;
