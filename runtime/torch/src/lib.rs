@@ -14,7 +14,6 @@
 //! previous batch (`in_flight`).
 
 mod execution;
-pub mod heap_limits;
 mod libtorch;
 mod loading;
 mod memory;
@@ -33,3 +32,4 @@ pub use libtorch::gpu_meter::read_gpus;
 pub use model::TorchBackend;
 pub use onnx_backend::OnnxBackend;
 pub use remote::open_remote;
+pub use startup::{HEAP_GROWTH, MMAP_THRESHOLD, TRIM_THRESHOLD};

@@ -1,6 +1,5 @@
 //! `weir-runtime`: the model server with the libtorch, onnxruntime and echo backends.
 
-mod allocator;
 mod heap;
 
 use std::sync::Arc;

@@ -154,11 +154,11 @@ impl Module {
     fn load_script(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         let path = c_path(file)?;
         let c_method = c_text(method)?;
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: both texts are NUL-terminated, and both results are valid for writes.
-        let status =
-            unsafe { ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index_of(device), &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe {
+            ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index_of(device), &mut raw, error)
+        })?;
         let code = Code::Script(raw);
         process::synchronize(device)?;
         // SAFETY: the module was just loaded.
@@ -219,10 +219,9 @@ impl Module {
     /// layout that convolutions need. The outputs are the same.
     pub(crate) fn load_optimized(&self, path: &Path) -> Result<Self, Fault> {
         let path = c_path(path)?;
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, error) })?;
         Ok(self.with_code(Code::Script(raw)))
     }
 

@@ -6,10 +6,21 @@
 
 #![expect(unsafe_code, reason = "advises the kernel about a mapping, and trims the C library's heap")]
 
+use std::ffi::c_int;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
-use crate::heap_limits::{GROWTH, TRIM_THRESHOLD};
+use parking_lot::Mutex;
+
+/// Largest block that the C library takes from its heap, in bytes. By default the C library raises this limit and
+/// [`TRIM_THRESHOLD`] up to these values when it sees such blocks freed. Setting either one turns that off for both, so
+/// both are set.
+pub const MMAP_THRESHOLD: c_int = 32 << 20;
+
+/// Free bytes at the end of the heap that the C library keeps.
+pub const TRIM_THRESHOLD: c_int = 2 * MMAP_THRESHOLD;
+
+/// The C library's default for the least growth of its heap, in bytes.
+pub const HEAP_GROWTH: c_int = 128 << 10;
 
 const LIBRARY: &str = "/libtorch_cpu.so";
 
@@ -79,8 +90,8 @@ impl Default for TrimWhenDropped {
 
 impl Drop for TrimWhenDropped {
     fn drop(&mut self) {
-        let _lowered = LOWERED.lock().unwrap_or_else(PoisonError::into_inner);
-        set_trim_threshold(GROWTH);
+        let _lowered = LOWERED.lock();
+        set_trim_threshold(HEAP_GROWTH);
         // This joins small free blocks with the end of a heap, so the end is looked at afterwards.
         trim_heap();
         // SAFETY: the block was allocated by `default`, and is freed only here.

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, TensorConfig};
 
-use crate::execution::positional_names::by_index;
+use crate::execution::by_index;
 use crate::libtorch::element;
 use crate::module::{Argument, ArgumentKind, ScalarKind};
 

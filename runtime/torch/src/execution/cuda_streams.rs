@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::execution::stream_pairs::{Lent, Numbered, Pair, StreamPairs, Tenancy};
 use crate::libtorch::fault::Fault;
@@ -35,7 +36,7 @@ impl Numbered for Stream {
 impl CudaStreams {
     /// Takes two streams of the device, which no other instance uses as long as there are enough.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
-        let mut by_device = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_device = PAIRS.lock();
         let draw = || Stream::new(device);
         let pairs = match by_device.entry(device) {
             Entry::Occupied(entry) => entry.into_mut(),

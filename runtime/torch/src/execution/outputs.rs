@@ -8,8 +8,8 @@
 use weir_runtime::backend::{LoadError, ModelError, TensorConfig};
 
 use crate::execution::binding::model_dims;
-use crate::execution::positional_names::{by_index, suffix};
 use crate::execution::runner::RunOutput;
+use crate::execution::{by_index, suffix};
 use crate::module::Returned;
 
 /// The positions of the signature's outputs among the outputs of a run.

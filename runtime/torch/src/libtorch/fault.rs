@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "takes over the shim's error texts")]
 
 use std::ffi::{CStr, c_char};
+use std::ptr;
 
 use weir_onnx::OnnxError;
 use weir_runtime::backend::{LoadError, ModelError};
@@ -45,8 +46,11 @@ const CAUSES: [(&str, &str); 2] = [
 const TRACEBACK: &str = "Traceback of TorchScript";
 
 impl Fault {
-    /// Converts the status of a shim function. Frees `error`, the text that the shim may have set.
-    pub(crate) fn check(status: i32, error: *mut c_char) -> Result<(), Self> {
+    /// Calls a shim function and converts its status. `call` passes the function the place for the text of an error,
+    /// which is valid for writes, and freed here.
+    pub(crate) fn check(call: impl FnOnce(*mut *mut c_char) -> i32) -> Result<(), Self> {
+        let mut error = ptr::null_mut();
+        let status = call(&mut error);
         if status == ffi::OK {
             return Ok(());
         }

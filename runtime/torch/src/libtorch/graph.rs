@@ -6,7 +6,8 @@ use std::ffi::CString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::libtorch::captures::{self, Alone};
 use crate::libtorch::fault::Fault;
@@ -47,11 +48,10 @@ impl<'a> Capture<'a> {
         let Some(alone) = captures::begin() else {
             return Err(Fault::Raised("other models kept the device busy with work that no capture allows".to_owned()));
         };
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         let like = like.map_or(ptr::null(), |graph| graph.raw.cast_const());
         // SAFETY: the stream is alive, `like` is null or a live graph, and both results are valid for writes.
-        let status = unsafe { (functions.begin)(stream.as_raw(), like, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { (functions.begin)(stream.as_raw(), like, &mut raw, error) })?;
         Ok(Self { graph: Graph { raw, functions }, stream, is_open: true, _alone: alone })
     }
 
@@ -64,10 +64,8 @@ impl<'a> Capture<'a> {
 
     fn close(&mut self) -> Result<(), Fault> {
         self.is_open = false;
-        let mut error = ptr::null_mut();
         // SAFETY: the graph's capture is open on this stream, and `error` is valid for writes.
-        let status = unsafe { (self.graph.functions.end)(self.graph.raw, self.stream.as_raw(), &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { (self.graph.functions.end)(self.graph.raw, self.stream.as_raw(), error) })
     }
 }
 
@@ -84,10 +82,8 @@ impl Drop for Capture<'_> {
 impl Graph {
     /// Queues the graph's kernels.
     pub(crate) fn replay(&self, stream: &Stream) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: graph and stream are alive, and `error` is valid for writes.
-        let status = unsafe { (self.functions.replay)(self.raw, stream.as_raw(), &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { (self.functions.replay)(self.raw, stream.as_raw(), error) })
     }
 }
 
@@ -102,7 +98,7 @@ impl Drop for Graph {
 
 /// Opens the library at the first call, which must be after libtorch_cuda was opened.
 fn functions() -> Result<&'static RawGraphFunctions, Fault> {
-    let mut known = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = FUNCTIONS.lock();
     if let Some(functions) = *known {
         return Ok(functions);
     }
@@ -116,10 +112,9 @@ fn open() -> Result<&'static RawGraphFunctions, Fault> {
     let mut file = tempfile::NamedTempFile::new().map_err(unwritable)?;
     file.write_all(LIBRARY).map_err(unwritable)?;
     let path = CString::new(file.path().as_os_str().as_bytes()).map_err(|error| unwritable(error.into()))?;
-    let (mut functions, mut error) = (ptr::null(), ptr::null_mut());
+    let mut functions = ptr::null();
     // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
-    let status = unsafe { ffi::weir_graph_open(path.as_ptr(), &mut functions, &mut error) };
-    Fault::check(status, error)?;
+    Fault::check(|error| unsafe { ffi::weir_graph_open(path.as_ptr(), &mut functions, error) })?;
     // SAFETY: the library's table is constant and stays mapped, because the library is never closed.
     unsafe { functions.as_ref() }.ok_or_else(|| Fault::Raised("the library of CUDA graphs has no functions".to_owned()))
 }

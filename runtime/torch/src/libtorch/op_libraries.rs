@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use weir_runtime::backend::LoadError;
 
 use crate::libtorch::process;
@@ -25,7 +25,7 @@ pub(crate) fn open(model: &str, libraries: &[PathBuf]) -> Result<(), LoadError> 
     if libraries.is_empty() {
         return Ok(());
     }
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     for path in libraries {
         open_one(&mut open, path).map_err(|reason| {
             LoadError::File(format!("op library '{}' of model '{model}' {reason}", path.display()))

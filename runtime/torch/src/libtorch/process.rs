@@ -6,10 +6,9 @@ use std::cell::Cell;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use weir_runtime::app::Pool;
 use weir_runtime::backend::Device;
 
@@ -38,7 +37,7 @@ thread_local! {
 /// Applies the settings that no earlier model has set. Logs a warning for the others if they differ.
 pub(crate) fn apply(model: &str, settings: ProcessSettings) {
     let ProcessSettings { inter_op_threads, jit_executor, jit_profiling, tensor_fuser, disable_cudnn } = settings;
-    let mut applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut applied = APPLIED.lock();
     let switch = |name, applied: &mut Option<bool>, value, set: unsafe extern "C" fn(i32), invert| {
         apply_once(model, name, applied, value, |value: bool| {
             // SAFETY: the shim's switches take any number and write an atomic.
@@ -72,7 +71,7 @@ pub(crate) fn set_temporary_folder(folder: &Path) {
 pub(crate) fn set_profiling(devices: &[Device]) {
     let on_gpu = devices.iter().any(|device| *device != Device::Cpu);
     let on_gpu = ANY_GPU.fetch_or(on_gpu, Ordering::Relaxed) || on_gpu;
-    let applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let applied = APPLIED.lock();
     if applied.jit_profiling.is_none() {
         // SAFETY: the shim's switches take any number and write an atomic.
         unsafe { ffi::weir_set_jit_profiling(on_gpu.into()) };
@@ -84,10 +83,8 @@ pub(crate) fn set_intra_op_threads(count: i32) -> Result<(), Fault> {
     if THREADS.get() == count {
         return Ok(());
     }
-    let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.
-    let status = unsafe { ffi::weir_set_intra_op_threads(count, &mut error) };
-    Fault::check(status, error)?;
+    Fault::check(|error| unsafe { ffi::weir_set_intra_op_threads(count, error) })?;
     THREADS.set(count);
     Ok(())
 }
@@ -108,19 +105,16 @@ pub(crate) fn open_library(name: &str) -> Result<(), String> {
 /// while it is opened harms only the child.
 pub(crate) fn open_operators(path: &Path) -> Result<(), Fault> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| Fault::Raised(error.to_string()))?;
-    let mut error = ptr::null_mut();
     // SAFETY: `path` is NUL-terminated, and `error` is valid for writes. The library's initialisers are the user's
     // code, like the model, and a child process has run them without harm.
-    let status = unsafe { ffi::weir_open_operators(path.as_ptr(), &mut error) };
-    Fault::check(status, error)
+    Fault::check(|error| unsafe { ffi::weir_open_operators(path.as_ptr(), error) })
 }
 
 /// Returns the number of visible CUDA devices. libtorch_cuda must be open.
 pub(crate) fn cuda_devices() -> Result<usize, Fault> {
-    let (mut count, mut error) = (0, ptr::null_mut());
+    let mut count = 0;
     // SAFETY: both are valid for writes.
-    let status = unsafe { ffi::weir_cuda_devices(&mut count, &mut error) };
-    Fault::check(status, error)?;
+    Fault::check(|error| unsafe { ffi::weir_cuda_devices(&mut count, error) })?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
@@ -128,10 +122,8 @@ pub(crate) fn cuda_devices() -> Result<usize, Fault> {
 /// for a capture.
 pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
     let _no_capture = captures::hold_off();
-    let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.
-    let status = unsafe { ffi::weir_cuda_empty_cache(&mut error) };
-    Fault::check(status, error)
+    Fault::check(|error| unsafe { ffi::weir_cuda_empty_cache(error) })
 }
 
 /// Waits for all work that is queued on a device; does nothing for the CPU.
@@ -139,10 +131,8 @@ pub(crate) fn synchronize(device: Device) -> Result<(), Fault> {
     let Device::Cuda(index) = device else { return Ok(()) };
     let index = i32::try_from(index).unwrap_or(i32::MAX);
     let _no_capture = captures::hold_off();
-    let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.
-    let status = unsafe { ffi::weir_cuda_synchronize(index, &mut error) };
-    Fault::check(status, error)
+    Fault::check(|error| unsafe { ffi::weir_cuda_synchronize(index, error) })
 }
 
 /// Returns the memory of a CUDA device that libtorch's allocator holds for this process, and the part of it in use by
@@ -152,10 +142,9 @@ pub(crate) fn synchronize(device: Device) -> Result<(), Fault> {
 /// If no model has used the device yet.
 pub(crate) fn cuda_memory(device: usize) -> Result<Pool, Fault> {
     let index = i32::try_from(device).unwrap_or(i32::MAX);
-    let (mut pool, mut error) = (Pool::default(), ptr::null_mut());
+    let mut pool = Pool::default();
     // SAFETY: all three results are valid for writes.
-    let status = unsafe { ffi::weir_cuda_memory(index, &mut pool.total, &mut pool.used, &mut error) };
-    Fault::check(status, error)?;
+    Fault::check(|error| unsafe { ffi::weir_cuda_memory(index, &mut pool.total, &mut pool.used, error) })?;
     Ok(pool)
 }
 
@@ -185,10 +174,8 @@ fn apply_once<T: Copy + PartialEq + std::fmt::Debug>(
 }
 
 fn set_inter_op_threads(count: i32) {
-    let mut error = ptr::null_mut();
     // SAFETY: `error` is valid for writes.
-    let status = unsafe { ffi::weir_set_inter_op_threads(count, &mut error) };
-    if let Err(fault) = Fault::check(status, error) {
+    if let Err(fault) = Fault::check(|error| unsafe { ffi::weir_set_inter_op_threads(count, error) }) {
         tracing::warn!(%fault, "cannot apply INTER_OP_THREAD_COUNT, which must be set by the first model loaded");
     }
 }

@@ -24,10 +24,9 @@ impl Stream {
     /// Takes a stream of the device from libtorch's pool, which may return the same stream again.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
         let device = i32::try_from(device).unwrap_or(i32::MAX);
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: both results are valid for writes.
-        let status = unsafe { ffi::weir_stream_new(device, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_stream_new(device, &mut raw, error) })?;
         Ok(Self { raw })
     }
 
@@ -39,27 +38,22 @@ impl Stream {
 
     /// Records an event that completes when all work queued so far is done.
     pub(crate) fn record(&self) -> Result<Event, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: the stream is alive, and both results are valid for writes.
-        let status = unsafe { ffi::weir_stream_record(self.raw, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_stream_record(self.raw, &mut raw, error) })?;
         Ok(Event { raw })
     }
 
     /// Makes work that is queued from now on wait for the event.
     pub(crate) fn wait(&self, event: &Event) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: the stream and the event are alive, and `error` is valid for writes.
-        let status = unsafe { ffi::weir_stream_wait(self.raw, event.raw, &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { ffi::weir_stream_wait(self.raw, event.raw, error) })
     }
 
     /// Blocks until all queued work is done.
     pub(crate) fn synchronize(&self) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: the stream is alive, and `error` is valid for writes.
-        let status = unsafe { ffi::weir_stream_synchronize(self.raw, &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { ffi::weir_stream_synchronize(self.raw, error) })
     }
 
     /// Returns the shim's stream, which `self` still owns.
@@ -88,18 +82,15 @@ unsafe impl Send for Event {}
 impl Event {
     /// Blocks until the event has completed.
     pub(crate) fn synchronize(&self) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: the event is alive, and `error` is valid for writes.
-        let status = unsafe { ffi::weir_event_synchronize(self.raw, &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { ffi::weir_event_synchronize(self.raw, error) })
     }
 
     /// Returns the time from `from` to this event by the device's clock. Both events must have completed.
     pub(crate) fn since(&self, from: &Self) -> Result<Duration, Fault> {
-        let (mut milliseconds, mut error) = (0.0, ptr::null_mut());
+        let mut milliseconds = 0.0;
         // SAFETY: both events are alive, and the results are valid for writes.
-        let status = unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, error) })?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
     }
 }

@@ -59,20 +59,19 @@ impl Tensor {
             return Ok(None);
         }
         let owner = Box::into_raw(Box::new(data.clone()));
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: the boxed `Bytes` keeps `data` in place until the tensor's deleter calls `release`, once. If no
         // tensor is made, for lack of memory, the box leaks, which is safe.
-        let status = unsafe {
+        Fault::check(|error| unsafe {
             ffi::weir_tensor_borrow(
                 data.as_ptr().cast(),
                 shape(element_type, sizes),
                 owner.cast(),
                 release,
                 &mut raw,
-                &mut error,
+                error,
             )
-        };
-        Fault::check(status, error)?;
+        })?;
         Ok(Some(Self { raw }))
     }
 
@@ -90,38 +89,35 @@ impl Tensor {
     /// after an event that is recorded on `on` later. Both tensors may be dropped at any time: libtorch reuses their
     /// memory only after the queued work has finished with it.
     pub(crate) fn upload(&self, on: &Stream, reader: &Stream) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are valid for writes.
-        let status = unsafe { ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe {
+            ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, error)
+        })?;
         Ok(Self { raw })
     }
 
     /// Queues the tensor's copy to page-locked memory on `on`, the stream that the tensor was made on. The copy's bytes
     /// are valid once an event recorded after this call has completed. Both tensors may be dropped at any time.
     pub(crate) fn download(&self, on: &Stream) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: as in `upload`.
-        let status = unsafe { ffi::weir_tensor_download(self.raw, on.as_raw(), &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_tensor_download(self.raw, on.as_raw(), &mut raw, error) })?;
         Ok(Self { raw })
     }
 
     /// Queues on `on` the copy of this tensor into the first rows of `to`, on the same device. Both must have the same type
     /// and the same dimensions after the first.
     pub(crate) fn copy_rows(&self, to: &Self, on: &Stream) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: both tensors and the stream are alive, and `error` is valid for writes.
-        let status = unsafe { ffi::weir_tensor_copy_rows(self.raw, to.raw, on.as_raw(), &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { ffi::weir_tensor_copy_rows(self.raw, to.raw, on.as_raw(), error) })
     }
 
     /// Returns the first rows as a tensor that shares this one's memory; the whole tensor for `None`.
     pub(crate) fn first_rows(&self, rows: Option<i64>) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: `self.raw` is a live tensor, and both results are valid for writes.
-        let status = unsafe { ffi::weir_tensor_first_rows(self.raw, rows.unwrap_or(-1), &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_tensor_first_rows(self.raw, rows.unwrap_or(-1), &mut raw, error) })?;
         Ok(Self { raw })
     }
 
@@ -165,10 +161,9 @@ impl Tensor {
         shape: RawShape,
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: the caller guarantees that `make` and `shape` fit, and both results are valid for writes.
-        let status = unsafe { make(shape, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { make(shape, &mut raw, error) })?;
         // SAFETY: the tensor was just made, in host memory.
         Ok(unsafe { Self { raw }.fill(fill) })
     }

@@ -3,7 +3,7 @@
 use weir_runtime::backend::{LoadError, ModelError, ModelSource, Signature, TensorConfig, WarmUpFailures};
 
 use crate::execution::binding::model_dims;
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 
 /// Largest number of complaints in one message.
 const MOST: usize = 4;

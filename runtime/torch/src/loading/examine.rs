@@ -1,27 +1,29 @@
 //! The trial of a load: the work of the child process, and the server's verdict from its reports.
 
-mod samples;
-mod verdicts;
-
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use weir_runtime::args::DeviceChoice;
-use weir_runtime::backend::{Device, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput};
+use weir_runtime::backend::{
+    Device, Instance, LoadError, ModelSource, STACK_OF_MODELS, ShapeTolerance, Signature, WarmUpInput,
+};
+use weir_runtime::model_file::{self, Digest};
 
 use crate::execution::graphs::Graphs;
 use crate::execution::instance::{Plan, TorchInstance};
 use crate::execution::runner::Runner;
+use crate::loading::Remark;
 use crate::loading::infer::{self, Inferred, independence};
-use crate::loading::remark::Remark;
-use crate::loading::sandbox::{self, End, Report, Request, Sandbox, Scope, Stage, enter, report};
+use crate::loading::sandbox::{self, End, Report, Request, Sandbox, Scope, Stage, enter, limited_to, report};
 use crate::loading::warm_up::{self, RunnableInput, contradiction};
 use crate::loading::weights::Weights;
 use crate::settings::{FORWARD, Settings};
 use crate::{
     libtorch::cuda, libtorch::op_libraries, libtorch::process, loading::file, loading::optimize, loading::plan,
 };
-use verdicts::Key;
-pub(crate) use verdicts::Verdicts;
 
 /// The findings of the trials of one load.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,64 @@ pub(crate) struct Verdict {
 /// Advice to the operator of a model in doubt.
 const INSTEAD: &str = "a request with such values would end the server: let the model check its inputs, as by \
                        torch.isfinite; configure max_batch_size, inputs and outputs in config.pbtxt to have it batched";
+
+/// Largest number of cached verdicts: a server has some dozens of models.
+const MOST_VERDICTS: usize = 64;
+
+/// Largest size of the warm-up inputs of a cached verdict, in bytes.
+const MOST_BYTES: usize = 256 << 10;
+
+/// The identity of a trial: a digest of the model file, and a hash of the rest of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    digest: Digest,
+    request: u64,
+}
+
+/// The latest verdicts, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts(Mutex<VecDeque<(Key, Verdict)>>);
+
+impl Key {
+    /// Returns the key of a request; `None` if a file of the request cannot be identified.
+    fn of(request: &Request) -> Option<Self> {
+        // Operator libraries are further files, whose contents the key does not cover.
+        if !request.source.op_libraries.is_empty() {
+            return None;
+        }
+        let mut asked = request.clone();
+        asked.source.path.clear();
+        let mut hasher = DefaultHasher::new();
+        serde_json::to_vec(&asked).ok()?.hash(&mut hasher);
+        let example = request.source.example.iter().flatten();
+        example.for_each(|tensor| tensor.data().hash(&mut hasher));
+        let samples = request.source.samples.iter().flat_map(|sample| &sample.inputs);
+        samples.for_each(|(_, part)| part.data.hash(&mut hasher));
+        Some(Self { digest: model_file::digest(&request.source.path)?, request: hasher.finish() })
+    }
+}
+
+impl Verdicts {
+    fn find(&self, key: Key) -> Option<Verdict> {
+        let kept = self.0.lock();
+        let mut kept = kept.iter();
+        kept.find_map(|(other, verdict)| (*other == key).then(|| verdict.clone()))
+    }
+
+    /// Caches a verdict, unless its warm-up inputs are large.
+    fn keep(&self, key: Key, verdict: &Verdict) {
+        let parts = verdict.warm_up.iter().flat_map(|input| input.row.iter().flatten());
+        if parts.map(|part| part.data.len()).sum::<usize>() > MOST_BYTES {
+            return;
+        }
+        let mut kept = self.0.lock();
+        kept.retain(|(other, _)| *other != key);
+        if kept.len() >= MOST_VERDICTS {
+            kept.pop_front();
+        }
+        kept.push_back((key, verdict.clone()));
+    }
+}
 
 /// Tries to load a model in a child process. If the child dies while it tries batches, a second child tries the load
 /// without batches.
@@ -201,7 +261,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     if scope == Scope::Samples {
         let signature = infer::in_doubt(&source, &runner, doubt.as_deref().unwrap_or_default())?;
         let plan = plan::bind(&source, &runner, signature)?;
-        samples::run(&source, &mut instance(&runner, &Arc::new(plan)));
+        run_samples(&source, &mut instance(&runner, &Arc::new(plan)));
         return Ok(());
     }
     enter(Stage::Inputs);
@@ -210,7 +270,7 @@ fn examine_here(request: Request) -> Result<(), LoadError> {
     inferred.remarks.iter().cloned().for_each(remark);
     report(&Report::Signature(plan.signature.clone()));
     let plan = Arc::new(plan);
-    samples::run(&source, &mut instance(&runner, &plan));
+    run_samples(&source, &mut instance(&runner, &plan));
     if plan.signature.tolerance == ShapeTolerance::Everything {
         return Ok(()); // a model with a guessed signature cannot be warmed up
     }
@@ -270,4 +330,24 @@ fn instance(runner: &Runner, plan: &Arc<Plan>) -> TorchInstance {
 
 fn remark(remark: Remark) {
     report(&Report::Remark(remark));
+}
+
+/// Limit on the processor time of one sample. An operator of the server chose the values, so a sample may take far longer
+/// than generated inputs.
+const LONGEST_SAMPLE: Duration = Duration::from_secs(60);
+
+/// Runs each sample once, on a copy if runs change the model's state. Errors are ignored here, because the server repeats
+/// the samples and reports them.
+fn run_samples(source: &ModelSource, instance: &mut TorchInstance) {
+    let mut copy = instance.warm_up_copy().ok().flatten();
+    for (index, sample) in source.samples.iter().enumerate() {
+        let Ok(batch) = weir_runtime::sample_batch(&source.name, &instance.plan.signature, sample) else {
+            continue;
+        };
+        enter(Stage::Sample(index));
+        let _ = limited_to(LONGEST_SAMPLE, || match &mut copy {
+            Some(copy) => copy.run(&batch),
+            None => instance.run(&batch),
+        });
+    }
 }

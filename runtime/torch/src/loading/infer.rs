@@ -22,7 +22,7 @@ pub(crate) mod trial;
 use weir_runtime::backend::{LoadError, ModelSource, ShapeTolerance, Signature, TensorConfig};
 
 use crate::execution::runner::{RunOutput, Runner};
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::loading::sandbox::{Stage, enter};
 use candidates::Candidate;
 use independence::Dependence;

@@ -15,23 +15,21 @@
 mod fork_server;
 mod limits;
 mod message;
-mod progress;
 
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_runtime::backend::LoadError;
 
 use crate::stopwatch::Stopwatch;
 use fork_server::ForkServer;
+use parking_lot::Mutex;
 
 pub(crate) use limits::{limit_memory, limited, limited_to, set_threads};
-pub(crate) use message::{Report, Request, Scope, Stage, WarmUpData};
-pub(crate) use progress::{enter, report, request};
+pub(crate) use message::{Report, Request, Scope, Stage, WarmUpData, enter, report, request};
 
 /// Argument that makes the program a fork server on its standard input.
 pub(crate) const ARGUMENT: &str = "--weir-fork-server";
@@ -81,7 +79,7 @@ impl Sandbox {
     pub(crate) fn forked(child: Child) -> Self {
         let sandbox = Self::of(PathBuf::from("/proc/self/exe"));
         // If the fork fails, the program is started as a fork server when the first model is loaded.
-        *sandbox.server() = ForkServer::fork(child).ok();
+        *sandbox.server.lock() = ForkServer::fork(child).ok();
         sandbox
     }
 
@@ -102,14 +100,14 @@ impl Sandbox {
         };
         let end = converse(&stream, request, &mut on_report);
         let _ = stream.shutdown(Shutdown::Both);
-        let mut running = self.running();
+        let mut running = self.running.lock();
         running.streams.retain(|(other, _)| *other != id);
         if running.closed { End::Closed } else { end }
     }
 
     /// Ends the running children, and starts no more.
     pub(crate) fn close(&self) {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         running.closed = true;
         for (_, stream) in &running.streams {
             let _ = stream.shutdown(Shutdown::Both);
@@ -118,7 +116,7 @@ impl Sandbox {
 
     /// Makes a child. Starts a new fork server if the last one has ended.
     fn child(&self) -> io::Result<UnixStream> {
-        let mut server = self.server();
+        let mut server = self.server.lock();
         if let Some(stream) = server.as_ref().and_then(|server| server.child().ok()) {
             return Ok(stream);
         }
@@ -130,7 +128,7 @@ impl Sandbox {
 
     /// Keeps a copy of a child's socket, by which [`Sandbox::close`] ends the child. Returns the number of the copy.
     fn register(&self, copy: io::Result<UnixStream>) -> Result<u64, End> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if running.closed {
             return Err(End::Closed);
         }
@@ -139,14 +137,6 @@ impl Sandbox {
         let id = running.next;
         running.streams.push((id, copy));
         Ok(id)
-    }
-
-    fn server(&self) -> MutexGuard<'_, Option<ForkServer>> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn running(&self) -> MutexGuard<'_, OpenSockets> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use weir_protocol::Batching;
 use weir_runtime::backend::{Device, LoadError, ModelCode, ModelSource};
 use weir_runtime::model_file::{self, ModelFormat};
 
-use crate::loading::stamp::FileStamp;
 use crate::loading::unguarded;
 use crate::memory::Cap;
 use crate::module::{CompiledRuns, Module, SelfWrites};
@@ -128,7 +129,7 @@ impl Weights {
 
     /// Returns the module on a device before instances are created.
     pub(crate) fn on(&self, device: Device) -> Result<LoadedModule, LoadError> {
-        let by_device = self.lock();
+        let by_device = self.by_device.lock();
         let found =
             by_device.get(&device).and_then(|on| Some(LoadedModule { module: on.module.clone()?, cap: on.cap }));
         found.ok_or_else(|| LoadError::Device(format!("the model is not on device {device:?}")))
@@ -136,7 +137,7 @@ impl Weights {
 
     /// Returns the module for a new instance: the device's shared module, or one that no other instance has.
     pub(crate) fn for_instance(&self, device: Device) -> Result<LoadedModule, LoadError> {
-        let mut by_device = self.lock();
+        let mut by_device = self.by_device.lock();
         let Some(on) = by_device.get_mut(&device) else {
             return Err(LoadError::Device(format!("the model is not on device {device:?}")));
         };
@@ -153,7 +154,7 @@ impl Weights {
     /// Gives every later instance on a device a module optimised for inference.
     pub(crate) fn optimise(&self, device: Device) -> Result<(), LoadError> {
         let module = self.optimised(&self.on(device)?.module)?;
-        if let Some(on) = self.lock().get_mut(&device) {
+        if let Some(on) = self.by_device.lock().get_mut(&device) {
             (on.module, on.form) = (Some(Arc::new(module)), Form::Optimised);
         }
         Ok(())
@@ -254,10 +255,6 @@ impl Weights {
             ),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Device, OnDevice>> {
-        self.by_device.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns the runs of compiled code that the instances make.
@@ -282,6 +279,28 @@ fn instances_by_device(devices: &[Device]) -> Vec<(Device, usize)> {
         counted.push((Device::Cpu, 0));
     }
     counted
+}
+
+/// The identity of a file and of its contents, as far as its metadata shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    inode: (u64, u64),
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    /// Reads the stamp of the file at `path`.
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let metadata = std::fs::metadata(path)?;
+        Ok(Self {
+            inode: (metadata.dev(), metadata.ino()),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The directory of a model file's zip archive, without the contents of its records.
 
 use std::path::Path;
-use std::ptr;
 
 use super::raw::c_path;
 use crate::libtorch::fault::Fault;
@@ -20,10 +19,11 @@ impl Archive {
     /// Reads the directory of a zip archive, but none of its records.
     pub(crate) fn inspect(path: &Path) -> Result<Self, Fault> {
         let path = c_path(path)?;
-        let (mut unpacked, mut is_script, mut error) = (0, 0, ptr::null_mut());
+        let (mut unpacked, mut is_script) = (0, 0);
         // SAFETY: `path` is NUL-terminated, and the results are valid for writes.
-        let status = unsafe { ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe {
+            ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, error)
+        })?;
         Ok(Self { unpacked, is_script: is_script != 0 })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use weir_protocol::Batching;
 use weir_runtime::backend::Device;
 use weir_runtime::model_file::aotinductor::{self, UnpackedLibrary};
@@ -53,11 +53,10 @@ impl Compiled {
         }
         let unpacked = aotinductor::unpack(file).map_err(Fault::Refused)?;
         open_stub(&unpacked)?;
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         let library = c_path(&unpacked.library)?;
         // SAFETY: the path is NUL-terminated, and both results are valid for writes.
-        let status = unsafe { ffi::weir_compiled_load(library.as_ptr(), runs.at_once, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_compiled_load(library.as_ptr(), runs.at_once, &mut raw, error) })?;
         let bytes = unpacked.bytes;
         let mut compiled = Self { raw, runs, bytes, inputs: Vec::new(), outputs: Vec::new() };
         // SAFETY: the model is alive, and its texts are copied at once.
@@ -77,10 +76,10 @@ impl Compiled {
             return Err(Fault::Refused(format!("the model takes {} inputs, not {}", self.inputs.len(), values.len())));
         }
         let raw_values: Vec<RawValue> = values.iter().map(|value| raw_value(None, value)).collect();
-        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut answer = ptr::null_mut();
         let batched = i32::from(self.runs.batching == Batching::FirstDimension);
         // SAFETY: the values outlive the call, which keeps only counted references to the tensors.
-        let status = unsafe {
+        Fault::check(|error| unsafe {
             ffi::weir_compiled_run(
                 self.raw,
                 raw_values.as_ptr(),
@@ -88,10 +87,9 @@ impl Compiled {
                 batched,
                 raw_run(options, Metering::Off, None),
                 &mut answer,
-                &mut error,
+                error,
             )
-        };
-        Fault::check(status, error)?;
+        })?;
         Ok(take_run(answer))
     }
 
@@ -122,7 +120,7 @@ impl Drop for Compiled {
 
 /// Opens the stub once per process.
 fn open_stub(unpacked: &UnpackedLibrary) -> Result<(), Fault> {
-    let mut is_open = STUB_IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_open = STUB_IS_OPEN.lock();
     if *is_open {
         return Ok(());
     }

@@ -49,10 +49,9 @@ impl Module {
             Code::Compiled(compiled) => return Ok(compiled.bytes),
             Code::Onnx(onnx) => return Ok(onnx.bytes),
         };
-        let (mut bytes, mut error) = (0, ptr::null_mut());
+        let mut bytes = 0;
         // SAFETY: the module is alive, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_bytes(raw, &mut bytes, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_module_bytes(raw, &mut bytes, error) })?;
         Ok(bytes)
     }
 
@@ -94,10 +93,9 @@ impl Module {
     }
 
     fn deep_copy(&self, module: *const RawModule) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: the module is alive, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_copy(module, &mut raw, &mut error) };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe { ffi::weir_module_copy(module, &mut raw, error) })?;
         let code = Code::Script(raw);
         process::synchronize(self.device)?;
         Ok(self.with_code(code))

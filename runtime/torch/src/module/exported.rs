@@ -42,20 +42,12 @@ impl Exported {
         let indices: BTreeMap<&str, usize> = payloads.keys().enumerate().map(|(index, name)| (*name, index)).collect();
         let code = PlanCode::of(&program, &plan, &indices);
         let tensors: Vec<*const RawTensor> = payloads.values().map(Tensor::as_raw).collect();
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut raw = ptr::null_mut();
         // SAFETY: code and tensors outlive the call, which keeps counted references to the tensors, and both results are
         // valid for writes.
-        let status = unsafe {
-            ffi::weir_exported_load(
-                code.as_raw(),
-                tensors.as_ptr(),
-                tensors.len(),
-                index_of(device),
-                &mut raw,
-                &mut error,
-            )
-        };
-        Fault::check(status, error)?;
+        Fault::check(|error| unsafe {
+            ffi::weir_exported_load(code.as_raw(), tensors.as_ptr(), tensors.len(), index_of(device), &mut raw, error)
+        })?;
         drop(payloads);
         let exported = Self { raw, program, plan };
         exported.prepare()?;
@@ -64,10 +56,8 @@ impl Exported {
 
     /// Makes the calls on constants, which frees the weights that no run uses.
     fn prepare(&self) -> Result<(), Fault> {
-        let mut error = ptr::null_mut();
         // SAFETY: the program is alive, and no run uses it yet.
-        let status = unsafe { ffi::weir_exported_prepare(self.raw, &mut error) };
-        Fault::check(status, error)
+        Fault::check(|error| unsafe { ffi::weir_exported_prepare(self.raw, error) })
     }
 
     /// Runs the program on the values of its inputs, after a check of their sizes.
@@ -84,19 +74,18 @@ impl Exported {
         let sizes: Vec<Vec<i64>> = values.iter().map(super::run::Value::sizes).collect();
         self.program.check_sizes(&sizes).map_err(Fault::Refused)?;
         let raw_values: Vec<RawValue> = values.iter().map(|value| raw_value(None, value)).collect();
-        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut answer = ptr::null_mut();
         // SAFETY: the values outlive the call, which keeps only counted references to the tensors.
-        let status = unsafe {
+        Fault::check(|error| unsafe {
             ffi::weir_exported_run(
                 self.raw,
                 raw_values.as_ptr(),
                 raw_values.len(),
                 raw_run(options, metering, stream),
                 &mut answer,
-                &mut error,
+                error,
             )
-        };
-        Fault::check(status, error)?;
+        })?;
         Ok(take_run(answer))
     }
 

@@ -85,12 +85,11 @@ impl Module {
             // The file says the shapes itself.
             Code::Exported(_) | Code::Compiled(_) | Code::Onnx(_) => return Ok(Vec::new()),
         };
-        let (mut first, mut count, mut error) = (ptr::null(), 0, ptr::null_mut());
+        let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the results are valid for writes. The hints live as long as the module, and are copied at once. Only
         // the thread that loads the model calls this function.
         unsafe {
-            let status = ffi::weir_module_hints(raw, &mut first, &mut count, &mut error);
-            Fault::check(status, error)?;
+            Fault::check(|error| ffi::weir_module_hints(raw, &mut first, &mut count, error))?;
             Ok(slice(first, count).iter().filter_map(|raw| hint(raw)).collect())
         }
     }

@@ -90,19 +90,18 @@ impl Module {
             Values::Positional(values) => values.iter().map(|value| raw_value(None, value)).collect(),
             Values::Dict(entries) => entries.iter().map(|(key, value)| raw_value(Some(key), value)).collect(),
         };
-        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        let mut answer = ptr::null_mut();
         // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to the tensors.
-        let status = unsafe {
+        Fault::check(|error| unsafe {
             ffi::weir_module_run(
                 module,
                 raw_values.as_ptr(),
                 raw_values.len(),
                 raw_run(options, metering, stream),
                 &mut answer,
-                &mut error,
+                error,
             )
-        };
-        Fault::check(status, error)?;
+        })?;
         Ok(take_run(answer))
     }
 }

@@ -11,7 +11,7 @@ use super::{DEFAULT_MAX_BATCH_SIZE, Inferred};
 use crate::execution::outputs::names;
 use crate::execution::runner::Runner;
 use crate::libtorch::element;
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::loading::sandbox::{Stage, enter};
 use crate::module::Returned;
 

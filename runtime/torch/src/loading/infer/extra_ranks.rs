@@ -6,7 +6,7 @@ use weir_runtime::backend::{ModelSource, ShapeTolerance, Signature, TensorConfig
 use super::independence;
 use super::trial::{Rows, Trial};
 use crate::execution::runner::Runner;
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::module::{Argument, ArgumentKind};
 
 /// Sizes of additional leading dimensions to try.

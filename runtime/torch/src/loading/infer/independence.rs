@@ -22,7 +22,7 @@ use weir_runtime::backend::{ModelSource, TensorConfig};
 
 use super::trial::Trial;
 use crate::execution::runner::{Placement, RunOutput, Runner};
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::stopwatch;
 use likeness::{RowOutput, Tolerance};
 use rows::{Increase, OtherRows, Row, Shared};

@@ -12,7 +12,7 @@ use super::{DEFAULT_MAX_BATCH_SIZE, Inferred, independence, sizes};
 use crate::execution::outputs::OutputBinding;
 use crate::execution::runner::Runner;
 use crate::libtorch::element;
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::loading::sandbox::{Stage, enter};
 use crate::stopwatch::process_time;
 

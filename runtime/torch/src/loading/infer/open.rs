@@ -5,7 +5,7 @@ use weir_runtime::backend::{LoadError, ModelSource, ShapeTolerance, Signature, T
 use super::candidates;
 use crate::execution::outputs;
 use crate::execution::runner::Runner;
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 use crate::module::{ArgumentKind, Returned};
 
 /// Returns a signature that accepts any shape; `None` if not even the number of tensors is known.

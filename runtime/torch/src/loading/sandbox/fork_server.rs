@@ -22,7 +22,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use super::message::{self, Death, Report};
-use super::{ARGUMENT, Child, limits, progress};
+use super::{ARGUMENT, Child, limits};
 
 /// The server's handle of its fork server.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ fn copy(stream: UnixStream, others: &mut Vec<ForkedChild>, work: Child) -> Optio
             // The child must not keep the sockets of other children open: the server waits for their end of file.
             others.clear();
             limits::apply();
-            progress::begin(stream);
+            message::begin(stream);
             end(work())
         }
         pid => {

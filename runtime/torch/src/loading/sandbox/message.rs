@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{LoadError, ModelSource, RequestTensor, Signature, WarmUpInput, WarmUpSample};
 
-use crate::loading::remark::Remark;
+use crate::loading::Remark;
 
 /// Largest length of each part of a message, in bytes: no example and no warm-up row is larger.
 const LONGEST: u64 = 1 << 30;
@@ -352,4 +353,29 @@ fn take(from: &UnixStream, length: u64) -> io::Result<Bytes> {
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// The socket of this child; unset in a process that is not a child.
+static SERVER: OnceLock<UnixStream> = OnceLock::new();
+
+/// Makes this process a child that reports on the socket.
+pub(super) fn begin(stream: UnixStream) {
+    let _ = SERVER.set(stream);
+}
+
+/// Reads the request of this child; `None` if it cannot be read.
+pub(crate) fn request() -> Option<Request> {
+    read(SERVER.get()?).ok()
+}
+
+/// Sends a report. Errors are ignored: if the server is gone, the fork server ends this process.
+pub(crate) fn report(report: &Report) {
+    if let Some(stream) = SERVER.get() {
+        let _ = write(stream, report);
+    }
+}
+
+/// Reports the next stage, so that the server knows which stage ended this process.
+pub(crate) fn enter(stage: Stage) {
+    report(&Report::Stage(stage));
 }

@@ -51,7 +51,10 @@ impl Tolerance {
             .chain(outputs.iter().map(|output| output.datatype))
             .chain(weights.iter().map(|weight| element::datatype(weight.element_type)));
         let coarsest = types.flatten().filter(|datatype| is_float(*datatype));
-        let of_types = coarsest.map(Self::of_type).reduce(Self::coarser).unwrap_or(SINGLE);
+        let of_types = coarsest
+            .map(Self::of_type)
+            .reduce(|one, other| if other.same_kernels > one.same_kernels { other } else { one })
+            .unwrap_or(SINGLE);
         match runner.placement {
             Placement::Processor => of_types,
             Placement::Cuda(_) => Self { other_kernels: of_types.other_kernels.max(HALF.other_kernels), ..of_types },
@@ -75,10 +78,6 @@ impl Tolerance {
             | DataType::Int64
             | DataType::Bytes => SINGLE,
         }
-    }
-
-    fn coarser(self, other: Self) -> Self {
-        if other.same_kernels > self.same_kernels { other } else { self }
     }
 }
 
