@@ -31,7 +31,7 @@ use weir_protocol::{InferRequest, InferResponse, Parameter, Parameters, Requeste
 
 use crate::backend::{Device, LoadError, Model, Timing};
 use crate::error::ServeError;
-use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::off_reactor;
 use crate::incoming::request::ReadShared;
 use crate::model::batch::OutputSlice;
 use crate::model::interface::Interface;
@@ -277,7 +277,7 @@ impl Engine {
         let is_large = scores.data().len() > LARGE_SCORES;
         let work = move || classification(&scores, batching, count, &labels);
         let classified = if is_large { off_reactor(work).await? } else { work() };
-        classified.map_err(|error| ServeError::codec(&error))
+        classified.map_err(ServeError::codec)
     }
 
     /// The model's interface to requests.

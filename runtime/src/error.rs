@@ -1,5 +1,6 @@
 //! Errors of serving a request, each with its [`Code`].
 
+use std::any::Any;
 use std::time::Duration;
 
 use weir_batcher::{Bound, SubmitError};
@@ -150,7 +151,7 @@ pub enum ServeError {
 
 impl ServeError {
     /// Wraps the error of a codec or a setting, with its code.
-    pub fn codec(error: &impl Coded) -> Self {
+    pub fn codec(error: impl Coded) -> Self {
         Self::Codec { message: error.to_string(), code: error.code() }
     }
 
@@ -165,7 +166,9 @@ impl ServeError {
             | Self::BodyBudgetExhausted { .. } => Some(Refused::Busy),
             Self::Stalled(_) => Some(Refused::Stuck),
             Self::PredictedWait { bound: Bound::Item, .. } => Some(Refused::Late),
-            Self::QueueTimeout { own: Some(own) } if is_callers_fault(*own) => Some(Refused::ShortTimeout),
+            Self::QueueTimeout { own: Some(own) } if blame_for_client_deadline(*own) == Blame::Caller => {
+                Some(Refused::ShortTimeout)
+            }
             Self::Invalid(_)
             | Self::TooSlow(_)
             | Self::Codec { .. }
@@ -217,10 +220,6 @@ impl Refused {
             Self::ShortTimeout => "3",
         }
     }
-}
-
-fn is_callers_fault(timeout: Duration) -> bool {
-    blame_for_client_deadline(timeout) == Blame::Caller
 }
 
 impl From<BudgetExhausted> for ServeError {
@@ -279,4 +278,10 @@ impl Coded for ServeError {
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
         }
     }
+}
+
+/// Returns the message of a panic, for errors and logs.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -16,7 +16,6 @@ mod launch;
 mod metrics;
 mod model;
 pub mod model_file;
-mod panic_text;
 mod repository;
 mod server;
 mod settings;

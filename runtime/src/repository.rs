@@ -22,12 +22,14 @@ mod model_entry;
 mod on_disk;
 mod poll;
 mod registry;
-mod remote;
 mod scan;
 mod state;
 mod upload;
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -41,12 +43,33 @@ pub(crate) use on_disk::layout::EXAMPLE_FILE;
 pub(crate) use on_disk::options::{
     AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
 };
-pub use remote::{Refresh, RefreshedModels, RemoteRepository};
 
 use crate::error::ServeError;
 use lifecycle::ModelLifecycle;
 use model_entry::ModelEntry;
 use on_disk::options::ScanOptions;
+
+/// A model repository in a bucket or on a hub, with a local copy.
+pub trait RemoteRepository: fmt::Debug + Send + Sync {
+    /// Returns the directory of the copy, which exists and is empty before the first refresh.
+    fn directory(&self) -> PathBuf;
+
+    /// Updates the copies of the wanted models. A model that cannot be updated keeps its former files. The error is a
+    /// sentence that names the object.
+    fn refresh<'a>(&'a self, models: &'a RefreshedModels) -> Refresh<'a>;
+}
+
+/// Future of an update of a copy.
+pub type Refresh<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// Models whose copies are updated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefreshedModels {
+    /// Every model of the repository.
+    All,
+    /// The models with these names.
+    Named(BTreeSet<String>),
+}
 
 /// The model repository; `L` loads and retires its versions.
 pub(crate) struct Repository<L: Launch> {

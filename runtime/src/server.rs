@@ -335,7 +335,7 @@ impl Server {
 
 /// Writes the outputs that go to shared memory; none of them if two would overwrite each other.
 fn deliver(pinned: &PinnedRegions, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
-    shared_memory::check_apart(outputs).map_err(|error| ServeError::codec(&error))?;
+    shared_memory::check_apart(outputs).map_err(ServeError::codec)?;
     for (tensor, delivery) in outputs {
         if let Delivery::Shared(range) = delivery {
             write_shared(pinned, range, tensor)?;
@@ -353,7 +353,7 @@ fn write_shared(pinned: &PinnedRegions, range: &SharedRange, output: &Tensor) ->
             range.size
         )));
     }
-    pinned.write(range, output.data()).map_err(|error| ServeError::codec(&error))
+    pinned.write(range, output.data()).map_err(ServeError::codec)
 }
 
 /// Writes one request to the log: its stages, its tensors, or both.

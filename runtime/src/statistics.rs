@@ -183,7 +183,7 @@ impl Statistics {
     /// all, which hides an overload.
     pub fn record_refusal(&self, refusal: Refusal, spent: Duration) {
         let mut totals = self.totals.lock();
-        totals.refusals[refusal.index()] += 1;
+        totals.refusals[refusal as usize] += 1;
         totals.add_failure(Reason::Rejected, spent);
     }
 
@@ -214,7 +214,7 @@ struct Responses {
 impl Snapshot {
     /// Returns the statistics of responses; `None` before the first request.
     fn responses(&self) -> Option<Responses> {
-        let cancel = Tally { count: self.failures[Reason::Canceled.index()], ns: 0 };
+        let cancel = Tally { count: self.failures[Reason::Canceled as usize], ns: 0 };
         (self.success.count + self.fail.count > 0).then_some(Responses {
             compute_infer: self.compute_infer,
             compute_output: self.compute_output,
@@ -289,7 +289,7 @@ impl Snapshot {
 
     fn add_failure(&mut self, reason: Reason, spent: Duration) {
         self.fail.add(spent);
-        self.failures[reason.index()] += 1;
+        self.failures[reason as usize] += 1;
     }
 }
 
@@ -316,15 +316,6 @@ impl Reason {
             Self::Other => "OTHER",
         }
     }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Rejected => 0,
-            Self::Canceled => 1,
-            Self::Backend => 2,
-            Self::Other => 3,
-        }
-    }
 }
 
 impl Refusal {
@@ -339,15 +330,6 @@ impl Refusal {
             Self::PredictedWait => "predicted_wait",
             Self::Deadline => "deadline",
             Self::Draining => "draining",
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::QueueFull => 0,
-            Self::PredictedWait => 1,
-            Self::Deadline => 2,
-            Self::Draining => 3,
         }
     }
 }

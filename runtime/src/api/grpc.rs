@@ -86,7 +86,7 @@ impl Grpc {
         metadata: &HeaderMap,
     ) -> Result<(InUse, InferRequest), ServeError> {
         let loaded = self.find(&request.model_name, &request.model_version)?;
-        let mut request = codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
+        let mut request = codec::decode_request(request).map_err(ServeError::codec)?;
         forward_headers(&mut request.parameters, metadata, self.options.forward.as_ref())?;
         Ok((loaded, request))
     }
@@ -99,7 +99,7 @@ impl Grpc {
 }
 
 fn decode_version(version: &str) -> Result<String, ServeError> {
-    codec::decode_version(version).map_err(|error| ServeError::codec(&error))
+    codec::decode_version(version).map_err(ServeError::codec)
 }
 
 /// Returns the client's deadline, the earlier of `grpc-timeout` and `weir-timeout`.

@@ -22,7 +22,7 @@ use weir_serve::{AfterBody, BodyEnd, ConnectionLimits, EarlyResponse, end_connec
 
 use crate::error::ServeError;
 use crate::incoming::compression::Coding;
-use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::off_reactor;
 use crate::incoming::request_body::BodyLimits;
 use crate::incoming::restriction::{self, ControlRoutes, Restriction};
 use crate::metrics::{Protocol, Requests};

@@ -68,7 +68,8 @@ pub(super) fn main(backends: &[Arc<dyn Backend>], arguments: impl Iterator<Item 
             return Some(Exit::Failed);
         }
     };
-    let text = if args.json { as_json(&inspected) } else { as_text(&inspected) };
+    let text =
+        if args.json { as_json(&inspected) } else { inspected.iter().map(text).collect::<Vec<_>>().join("\n\n") };
     // A reader such as `head` may have closed the pipe.
     drop(writeln!(std::io::stdout(), "{text}"));
     let is_servable = |one: &InspectedFile| matches!(one.found, Servability::Servable(_));
@@ -120,11 +121,6 @@ fn source(model: &FoundModel, path: &Path, config: &ModelConfig) -> ModelSource 
 
 fn as_json(inspected: &[InspectedFile]) -> String {
     serde_json::to_string_pretty(inspected).unwrap_or_default()
-}
-
-fn as_text(inspected: &[InspectedFile]) -> String {
-    let texts: Vec<String> = inspected.iter().map(text).collect();
-    texts.join("\n\n")
 }
 
 fn text(InspectedFile { model, file, found }: &InspectedFile) -> String {

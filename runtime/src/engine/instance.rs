@@ -13,8 +13,8 @@ use super::runner::Runner;
 use super::warmup::{WarmUpPlan, WarmedUp, warm_up};
 use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap, RunMemory, STACK_OF_MODELS};
+use crate::error::panic_text;
 use crate::model::job::Job;
-use crate::panic_text::panic_text;
 
 /// The thread of a warm instance.
 pub(super) struct StartedInstance {

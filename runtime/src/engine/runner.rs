@@ -11,9 +11,9 @@ use super::context::InstanceContext;
 use super::{Cost, JobReply, JobResult};
 use crate::backend::{BatchOutput, Instance, ModelError, StagedRows, Started};
 use crate::error::ServeError;
+use crate::error::panic_text;
 use crate::model::batch::OutputSlice;
 use crate::model::job::Job;
-use crate::panic_text::panic_text;
 use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
 
 /// An instance with its context.

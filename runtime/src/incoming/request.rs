@@ -61,7 +61,7 @@ impl ReadShared for SharedMemory {
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
         self.read(range).map_err(|error| match error {
             SharedMemoryError::Budget(exhausted) => exhausted.into(),
-            error => ServeError::codec(&error),
+            error => ServeError::codec(error),
         })
     }
 
@@ -75,7 +75,7 @@ impl ReadShared for SharedMemory {
     }
 
     fn check(&self, region: &str) -> Result<(), ServeError> {
-        self.check(region).map_err(|error| ServeError::codec(&error))
+        self.check(region).map_err(ServeError::codec)
     }
 }
 
@@ -126,7 +126,7 @@ impl Interface {
     /// # Errors
     /// [`ServeError::Invalid`] that names the wrong input or output, and the errors of `memory`.
     pub fn accept(&self, request: InferRequest, memory: &dyn ReadShared) -> Result<Accepted, ServeError> {
-        let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
+        let InferRequest { id, mut parameters, inputs, outputs, default_delivery, .. } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
         check_regions(&outputs, memory)?;
         let slots = self.match_inputs(inputs)?;
@@ -139,8 +139,8 @@ impl Interface {
             .collect::<Result<Vec<_>, _>>()?;
         let length = self.length(&parts);
         let group = self.group(&parts, length);
-        let parameters = Arc::new(model_parameters(parameters));
-        Ok(Accepted { job: Job { rows, parts, group, length, parameters }, id, outputs })
+        parameters.retain(|key, _| !RESERVED.contains(&key.as_str()));
+        Ok(Accepted { job: Job { rows, parts, group, length, parameters: Arc::new(parameters) }, id, outputs })
     }
 
     fn choose_outputs(
@@ -326,11 +326,6 @@ fn forward(parameters: &mut Parameters, name: &str, value: &[u8]) -> Result<(), 
     };
     parameters.insert(name.to_owned(), Parameter::String(value.to_owned()));
     Ok(())
-}
-
-fn model_parameters(mut parameters: Parameters) -> Parameters {
-    parameters.retain(|key, _| !RESERVED.contains(&key.as_str()));
-    parameters
 }
 
 fn invalid(message: impl Into<Cow<'static, str>>) -> ServeError {

@@ -19,7 +19,8 @@ pub(super) fn advice(start: &[u8]) -> Advice {
             Advice { what: format!("a pickled nn.Module of torch.save ({module}.{name})"), remedy: FROM_MODULE }
         }
         Some((module, name)) => {
-            let remedy = if is_estimator(module) { FROM_ESTIMATOR } else { FROM_PICKLE };
+            let is_estimator = module.split('.').next().is_some_and(|package| ESTIMATOR_PACKAGES.contains(&package));
+            let remedy = if is_estimator { FROM_ESTIMATOR } else { FROM_PICKLE };
             Advice { what: format!("a Python pickle ({module}.{name})"), remedy }
         }
         None if tensors => Advice::from(&STATE_DICT),
@@ -29,11 +30,6 @@ pub(super) fn advice(start: &[u8]) -> Advice {
 
 /// Packages whose models ONNX can hold: scikit-learn with what its models are pickled with, and boosted trees.
 const ESTIMATOR_PACKAGES: [&str; 5] = ["sklearn", "joblib", "xgboost", "lightgbm", "catboost"];
-
-fn is_estimator(module: &str) -> bool {
-    let package = module.split('.').next().unwrap_or(module);
-    ESTIMATOR_PACKAGES.contains(&package)
-}
 
 /// Returns true for a class that tensors and their containers consist of.
 fn is_tensor(module: &str, name: &str) -> bool {

@@ -100,11 +100,12 @@ impl ZipDirectory {
     /// Returns advice for archives of other formats, by the names of their entries.
     pub(super) fn advice(&self) -> Option<Advice> {
         let inner = |name: &str| self.has_inner(name);
+        let is_numpy = !self.entries.is_empty() && self.entries.iter().all(|entry| entry.name.ends_with(".npy"));
         let known = [
             (inner("serialized_exported_program.json"), &OLD_EXPORTED),
             (inner("model.weights.h5"), &KERAS),
             (inner(".data/extern_modules"), &PACKAGE),
-            (self.all_end_with(".npy"), &NUMPY),
+            (is_numpy, &NUMPY),
         ];
         if let Some((_, format)) = known.iter().find(|(matches, _)| *matches) {
             return Some(Advice::from(*format));
@@ -141,10 +142,6 @@ impl ZipDirectory {
             entry.name == name || in_folder.is_some_and(|(_, rest)| rest == name)
         };
         self.entries.iter().any(is_inner)
-    }
-
-    fn all_end_with(&self, end: &str) -> bool {
-        !self.entries.is_empty() && self.entries.iter().all(|entry| entry.name.ends_with(end))
     }
 }
 

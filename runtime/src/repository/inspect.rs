@@ -164,7 +164,9 @@ impl Inspector<'_> {
         };
         let dirs = layout::version_dirs(&location.path)?;
         if dirs.is_empty() {
-            return Ok(without_versions(within(&location.path)));
+            // Without version directories, the model directory is version 1, if the model file exists.
+            let model = within(&location.path);
+            return Ok(if model.exists() { only(model) } else { BTreeMap::new() });
         }
         let files = |directory: PathBuf| Files { model: within(&directory), stamped: directory };
         Ok(dirs.into_iter().map(|(version, directory)| (version, files(directory))).collect())
@@ -182,11 +184,6 @@ struct Files {
 /// Returns the single version of a model without version directories.
 fn only(file: PathBuf) -> BTreeMap<u64, Files> {
     BTreeMap::from([(ONLY_VERSION, Files { stamped: file.clone(), model: file })])
-}
-
-/// A model directory without version directories is version 1, if the model file exists.
-fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
-    if model.exists() { only(model) } else { BTreeMap::new() }
 }
 
 fn fingerprints<'a>(

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::RefreshedModels;
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
 use super::inspect::{ConfigSource, Inspected, Stability};
@@ -16,7 +17,6 @@ use super::load_locks::LoadLocks;
 use super::loader::Loader;
 use super::model_entry::{Retiring, VersionSelection};
 use super::registry::{RepositoryPhase, SharedRegistry};
-use super::remote::RefreshedModels;
 use super::scan::Scanner;
 use crate::clock;
 use crate::error::ServeError;

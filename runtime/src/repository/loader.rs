@@ -9,7 +9,7 @@ use super::inspect::Inspected;
 use super::labels;
 use super::launch::{Launch, VersionSource};
 use crate::backend::LoadError;
-use crate::panic_text::panic_text;
+use crate::error::panic_text;
 use crate::repository::on_disk::options::RepositoryOptions;
 
 /// Loads model versions within limits on threads and retries.

@@ -9,4 +9,3 @@ pub(in crate::repository) mod names;
 mod no_model;
 pub(in crate::repository) mod options;
 pub(in crate::repository) mod stamp;
-pub(in crate::repository) mod versions;

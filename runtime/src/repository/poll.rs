@@ -7,13 +7,13 @@ use futures_util::future::join_all;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::RefreshedModels;
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
 use super::inspect::{ConfigSource, Inspected};
 use super::launch::Launch;
 use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
-use super::remote::RefreshedModels;
 use crate::repository::on_disk::catalog::{Catalog, CatalogEntry};
 use crate::repository::on_disk::options::ControlMode;
 

@@ -12,8 +12,8 @@ use super::index::IndexEntry;
 use super::model_entry::ModelEntry;
 use crate::error::ServeError;
 use crate::repository::on_disk::catalog::Catalog;
+use crate::repository::on_disk::names;
 use crate::repository::on_disk::options::{IndexFilter, ReadinessPolicy};
-use crate::repository::on_disk::versions;
 
 /// The phase of the repository itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
 
 fn find_version<'a, S>(model: &'a ModelEntry<S>, name: &str, version: &str) -> Result<&'a Arc<S>, ServeError> {
     let (model_name, asked) = (name.to_owned(), version.to_owned());
-    match versions::number(version).and_then(|number| model.state(number)) {
+    match names::version(version).and_then(|number| model.state(number)) {
         None => Err(ServeError::UnknownVersion { model: model_name, version: asked }),
         Some(state) => state.serving().ok_or(ServeError::VersionNotReady { model: model_name, version: asked }),
     }

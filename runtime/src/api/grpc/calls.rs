@@ -23,7 +23,7 @@ use super::middleware::{self, Middleware, Trailers};
 use super::timed_body;
 use super::unary::{self, ReplyBody};
 use super::{Grpc, status};
-use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::off_reactor;
 use crate::incoming::request_body::BodyLimits;
 use crate::launch::InUse;
 use crate::metrics::{Protocol, Requests};

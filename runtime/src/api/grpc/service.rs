@@ -7,7 +7,7 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::stream::Responses;
 use super::{Grpc, deadline, decode_version, respond, status};
 use crate::error::ServeError;
-use crate::incoming::shared_memory::{RegionStatus, SharedMemory};
+use crate::incoming::shared_memory::RegionStatus;
 use crate::repository::{IndexFilter, IndexState, LoadOptions};
 use crate::settings::{log, trace};
 
@@ -154,7 +154,7 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::SystemSharedMemoryStatusResponse> {
         let name = request.into_inner().name;
         let regions = self.server.memory().status(some(&name));
-        answer(regions.map_err(|error| ServeError::codec(&error)).map(|regions| {
+        answer(regions.map_err(ServeError::codec).map(|regions| {
             let regions = regions.iter().map(|region| (region.name.clone(), region.to_proto()));
             proto::SystemSharedMemoryStatusResponse { regions: regions.collect() }
         }))
@@ -166,7 +166,7 @@ impl GrpcInferenceService for Grpc {
     ) -> RpcResult<proto::SystemSharedMemoryRegisterResponse> {
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         let region = RegionStatus { name, key, offset, byte_size };
-        let registered = self.server.memory().register(region).map_err(|error| ServeError::codec(&error));
+        let registered = self.server.memory().register(region).map_err(ServeError::codec);
         answer(registered.map(|()| proto::SystemSharedMemoryRegisterResponse {}))
     }
 
@@ -175,7 +175,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::SystemSharedMemoryUnregisterRequest>,
     ) -> RpcResult<proto::SystemSharedMemoryUnregisterResponse> {
         let name = request.into_inner().name;
-        let unregistered = unregister(self.server.memory(), some(&name));
+        let unregistered = self.server.memory().unregister(some(&name)).map_err(ServeError::codec);
         answer(unregistered.map(|()| proto::SystemSharedMemoryUnregisterResponse {}))
     }
 
@@ -184,7 +184,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryStatusResponse> {
         let name = request.into_inner().name;
-        let none = self.server.memory().status_cuda(some(&name)).map_err(|error| ServeError::codec(&error));
+        let none = self.server.memory().status_cuda(some(&name)).map_err(ServeError::codec);
         answer(none.map(|()| proto::CudaSharedMemoryStatusResponse::default()))
     }
 
@@ -192,7 +192,7 @@ impl GrpcInferenceService for Grpc {
         &self,
         _: Request<proto::CudaSharedMemoryRegisterRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryRegisterResponse> {
-        let refused = self.server.memory().register_cuda().map_err(|error| ServeError::codec(&error));
+        let refused = self.server.memory().register_cuda().map_err(ServeError::codec);
         answer(refused.map(|()| proto::CudaSharedMemoryRegisterResponse {}))
     }
 
@@ -200,7 +200,7 @@ impl GrpcInferenceService for Grpc {
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> RpcResult<proto::CudaSharedMemoryUnregisterResponse> {
-        let none = self.server.memory().unregister_cuda().map_err(|error| ServeError::codec(&error));
+        let none = self.server.memory().unregister_cuda().map_err(ServeError::codec);
         answer(none.map(|()| proto::CudaSharedMemoryUnregisterResponse {}))
     }
 
@@ -214,12 +214,12 @@ impl GrpcInferenceService for Grpc {
         let model = model.map(own_name).transpose().map_err(|error| status(&error))?;
         let (model, update) = (model.as_deref(), trace::update_from_proto(request));
         let updated = self.server.trace().update(model, &update);
-        answer(updated.map(|trace| trace.to_proto()).map_err(|error| ServeError::codec(&error)))
+        answer(updated.map(|trace| trace.to_proto()).map_err(ServeError::codec))
     }
 
     async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> RpcResult<proto::LogSettingsResponse> {
         let updated = log::update_from_proto(request.into_inner()).and_then(|update| self.server.log().update(&update));
-        answer(updated.map(|log| log.to_proto()).map_err(|error| ServeError::codec(&error)))
+        answer(updated.map(|log| log.to_proto()).map_err(ServeError::codec))
     }
 }
 
@@ -234,14 +234,6 @@ fn tensor_metadata(spec: weir_protocol::TensorSpec) -> proto::model_metadata_res
 /// Returns the name; `None` for an empty one, which means all.
 fn some(name: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
-}
-
-fn unregister(memory: &SharedMemory, name: Option<&str>) -> Result<(), ServeError> {
-    let unregistered = match name {
-        Some(name) => memory.unregister(name),
-        None => memory.unregister_all(),
-    };
-    unregistered.map_err(|error| ServeError::codec(&error))
 }
 
 /// Refuses a repository name, because the only repository has none.

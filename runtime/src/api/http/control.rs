@@ -7,8 +7,8 @@ use super::respond::{CAPACITY, empty, json};
 use super::route::{Access, Memory, Route, Target};
 use super::{Http, HttpResult, LARGE, Received};
 use crate::error::ServeError;
-use crate::incoming::off_reactor::off_reactor;
-use crate::incoming::shared_memory::RegionStatus;
+use crate::incoming::off_reactor;
+use crate::incoming::shared_memory::{RegionStatus, SharedMemoryError};
 use crate::repository::{IndexFilter, LoadOptions};
 use crate::settings::{log, trace};
 use crate::statistics::statistics_body;
@@ -32,19 +32,13 @@ impl Http {
             Route::Logging(access) => self.logging(*access, &received.body),
             Route::RegionStatus(Memory::System, region) => self.region_status(region.as_deref()),
             Route::RegionRegister(Memory::System, region) => self.region_register(region, &received.body),
-            Route::RegionUnregister(Memory::System, region) => self.region_unregister(region.as_deref()),
+            Route::RegionUnregister(Memory::System, region) => done(self.server.memory().unregister(region.as_deref())),
             Route::RegionStatus(Memory::Cuda, region) => {
-                let none = self.server.memory().status_cuda(region.as_deref());
-                none.map(|()| json("[]")).map_err(|error| ServeError::codec(&error))
+                let none = self.server.memory().status_cuda(region.as_deref()).map_err(ServeError::codec);
+                none.map(|()| json("[]"))
             }
-            Route::RegionUnregister(Memory::Cuda, _) => {
-                let none = self.server.memory().unregister_cuda();
-                none.map(|()| empty()).map_err(|error| ServeError::codec(&error))
-            }
-            Route::RegionRegister(Memory::Cuda, _) => {
-                let refused = self.server.memory().register_cuda();
-                refused.map(|()| empty()).map_err(|error| ServeError::codec(&error))
-            }
+            Route::RegionUnregister(Memory::Cuda, _) => done(self.server.memory().unregister_cuda()),
+            Route::RegionRegister(Memory::Cuda, _) => done(self.server.memory().register_cuda()),
             Route::NamedRepository => {
                 Err(ServeError::Unimplemented("'repository_name' specification is not supported".to_owned()))
             }
@@ -119,7 +113,7 @@ impl Http {
     }
 
     fn index(&self, body: &Bytes) -> HttpResult {
-        let request = rest::decode_index(body).map_err(|error| ServeError::codec(&error))?;
+        let request = rest::decode_index(body).map_err(ServeError::codec)?;
         let listing = if request.ready { IndexFilter::Ready } else { IndexFilter::All };
         let entries: Vec<rest::IndexEntry> = self
             .server
@@ -143,14 +137,14 @@ impl Http {
         } else {
             rest::decode_load(&body)
         };
-        let request = decoded.map_err(|error| ServeError::codec(&error))?;
+        let request = decoded.map_err(ServeError::codec)?;
         let options = LoadOptions { config: request.config, files: request.files };
         self.server.load(model, options).await.map(|()| empty())
     }
 
     pub(super) async fn unload(&self, model: &str, received: &Received) -> HttpResult {
         // `unload_dependents` has no effect: only ensembles depend on models, and Weir has none.
-        rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
+        rest::decode_unload(&received.body).map_err(ServeError::codec)?;
         self.server.unload(model).await.map(|()| empty())
     }
 
@@ -162,7 +156,7 @@ impl Http {
             Access::Read => store.current(model),
             Access::Update => trace::update_from_json(body)
                 .and_then(|update| store.update(model, &update))
-                .map_err(|error| ServeError::codec(&error))?,
+                .map_err(ServeError::codec)?,
         };
         Ok(json(current.to_json().to_string()))
     }
@@ -171,34 +165,26 @@ impl Http {
         let store = self.server.log();
         let current = match access {
             Access::Read => store.current(),
-            Access::Update => log::update_from_json(body)
-                .and_then(|update| store.update(&update))
-                .map_err(|error| ServeError::codec(&error))?,
+            Access::Update => {
+                log::update_from_json(body).and_then(|update| store.update(&update)).map_err(ServeError::codec)?
+            }
         };
         Ok(json(current.to_json().to_string()))
     }
 
     fn region_status(&self, region: Option<&str>) -> HttpResult {
-        let regions = self.server.memory().status(region);
-        let regions = regions.map_err(|error| ServeError::codec(&error))?;
+        let regions = self.server.memory().status(region).map_err(ServeError::codec)?;
         let regions: Vec<_> = regions.iter().map(RegionStatus::to_json).collect();
         Ok(json(serde_json::Value::from(regions).to_string()))
     }
 
     fn region_register(&self, name: &str, body: &Bytes) -> HttpResult {
-        let given = rest::decode_region(body).map_err(|error| ServeError::codec(&error))?;
-        let rest::RegionRequest { key, offset, byte_size } = given;
-        let region = RegionStatus { name: name.to_owned(), key, offset, byte_size };
-        let registered = self.server.memory().register(region);
-        registered.map(|()| empty()).map_err(|error| ServeError::codec(&error))
+        let rest::RegionRequest { key, offset, byte_size } = rest::decode_region(body).map_err(ServeError::codec)?;
+        done(self.server.memory().register(RegionStatus { name: name.to_owned(), key, offset, byte_size }))
     }
+}
 
-    fn region_unregister(&self, region: Option<&str>) -> HttpResult {
-        let memory = self.server.memory();
-        let unregistered = match region {
-            Some(name) => memory.unregister(name),
-            None => memory.unregister_all(),
-        };
-        unregistered.map(|()| empty()).map_err(|error| ServeError::codec(&error))
-    }
+/// Returns the response of a change of regions.
+fn done(changed: Result<(), SharedMemoryError>) -> HttpResult {
+    changed.map(|()| empty()).map_err(ServeError::codec)
 }

@@ -15,7 +15,7 @@ use super::{Http, HttpResult, LARGE, Received, respond, text};
 use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
 use crate::incoming::charged_bytes;
-use crate::incoming::off_reactor::off_reactor;
+use crate::incoming::off_reactor;
 use crate::incoming::request::forward_headers;
 
 /// A call whose body has no datatypes and shapes.
@@ -53,7 +53,7 @@ impl Http {
         } else {
             rest::encode_response(&inferred.response)
         };
-        let encoded = encoded.map_err(|error| ServeError::codec(&error))?;
+        let encoded = encoded.map_err(ServeError::codec)?;
         let mut body = Body::from(encoded.json);
         encoded.blobs.into_iter().for_each(|blob| body.push(blob));
         let content_type = if encoded.header_length.is_some() { OCTETS } else { JSON };
@@ -79,22 +79,22 @@ impl Http {
             Some(value) => {
                 let value = String::from_utf8_lossy(value.as_bytes());
                 let length = rest::parse_header_length(&value, body.len());
-                Some(length.map_err(|error| ServeError::codec(&error))?)
+                Some(length.map_err(ServeError::codec)?)
             }
         };
         let limits = self.limits();
         let (size, json) = (body.len(), header_length.unwrap_or(body.len()));
         reserve(&permit, size, json)?;
         let decoded = if header_length == Some(0) {
-            let inputs = inputs(engine);
-            rest::decode_raw(&rest_target(engine, target, &inputs), body, &limits)
+            let (inputs, batching) = (inputs(engine), engine.interface().batching());
+            rest::decode_raw(&rest::TargetModel { model, version, inputs: &inputs, batching }, body, &limits)
         } else if json > LARGE {
             let (model, version) = (model.to_owned(), version.to_owned());
             off_reactor(move || rest::decode_request(&model, &version, body, header_length, &limits)).await?
         } else {
             rest::decode_request(model, version, body, header_length, &limits)
         };
-        let request = decoded.map_err(|error| ServeError::codec(&error))?;
+        let request = decoded.map_err(ServeError::codec)?;
         permit.resize(size + decoded_bytes(&request, size - json))?;
         Ok(request)
     }
@@ -117,7 +117,7 @@ impl Http {
             decode(&target, &body, &limits)
         };
         let decoded = if size > LARGE { off_reactor(work).await? } else { work() };
-        let request = decoded.map_err(|error| ServeError::codec(&error))?;
+        let request = decoded.map_err(ServeError::codec)?;
         permit.resize(size + decoded_bytes(&request, 0))?;
         Ok(request)
     }
@@ -204,7 +204,7 @@ fn decoded_bytes(request: &InferRequest, binary: usize) -> usize {
 async fn encode_json(inferred: Inferred, encode: Encode) -> Result<(Bytes, Cost), ServeError> {
     let (is_large, response) = (output_bytes(&inferred) > LARGE, inferred.response);
     let encoded = if is_large { off_reactor(move || encode(&response)).await? } else { encode(&response) };
-    let json = encoded.map_err(|error| ServeError::codec(&error))?;
+    let json = encoded.map_err(ServeError::codec)?;
     Ok((json, inferred.cost))
 }
 
@@ -224,11 +224,6 @@ fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
 fn inputs(engine: &Engine) -> Vec<TensorSpec> {
     let signature = &engine.interface().signature;
     signature.inputs.iter().map(|input| input.spec(signature.max_batch_size)).collect()
-}
-
-/// Returns the model's names and datatypes, for bodies without them.
-fn rest_target<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> rest::TargetModel<'a> {
-    rest::TargetModel { model: &target.model, version: target.version, inputs, batching: engine.interface().batching() }
 }
 
 fn output_bytes(inferred: &Inferred) -> usize {

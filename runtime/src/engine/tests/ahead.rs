@@ -5,11 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::backend::{
-    Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature, StagedRows,
-    Started,
-};
-use crate::engine::Engine;
+use crate::backend::{Batch, BatchOutput, Instance, ModelError, Overlap, Pending, StagedRows, Started};
 use crate::error::ServeError;
 use parking_lot::Mutex;
 
@@ -20,12 +16,6 @@ use crate::engine::runner::now;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Verdict = Result<(), ModelError>;
-
-/// A model that adds one, as soon as the test allows it.
-struct Slow {
-    signature: Signature,
-    device: Arc<DeviceSide>,
-}
 
 struct DeviceSide {
     /// Receives the rows of each started batch.
@@ -40,16 +30,7 @@ struct Copied {
     answer: Result<BatchOutput, ModelError>,
 }
 
-impl Model for Slow {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
-        Ok(Box::new(SlowInstance(Arc::clone(&self.device))))
-    }
-}
-
+/// An instance that adds one, as soon as the test allows it.
 struct SlowInstance(Arc<DeviceSide>);
 
 impl Instance for SlowInstance {
@@ -89,15 +70,12 @@ impl Test {
         let (sender, started) = channel();
         let (verdicts, receiver) = channel();
         let fake = Fake::new(add_one);
-        let model: Arc<dyn Model> = Arc::new(Slow {
-            signature: fake.signature.clone(),
-            device: Arc::new(DeviceSide {
-                started: Mutex::new(sender),
-                verdicts: Mutex::new(receiver),
-                alone: Arc::clone(&fake.runs),
-            }),
+        let device = Arc::new(DeviceSide {
+            started: Mutex::new(sender),
+            verdicts: Mutex::new(receiver),
+            alone: Arc::clone(&fake.runs),
         });
-        let running = Running { engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()), runs: fake.runs };
+        let running = fake.start_instances(move || Ok(Box::new(SlowInstance(Arc::clone(&device))))).unwrap();
         Self { running, started, verdicts }
     }
 
@@ -165,27 +143,12 @@ async fn a_batch_that_is_out_of_memory_at_its_start_runs_in_halves() {
     assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
 }
 
-/// A model whose runs end when their launch ends. Each launch keeps the instance's thread busy for [`LAUNCH`].
-struct Launching {
-    signature: Signature,
-    /// Receives the rows of each started batch.
-    started: Mutex<Sender<usize>>,
-}
-
+/// An instance whose runs end when their launch ends. Each launch keeps the instance's thread busy for [`LAUNCH`]. The
+/// channel gets the rows of each started batch.
 struct LaunchingInstance(Sender<usize>);
 
 /// Time of the launches of a batch: much longer than a client takes to send its next request.
 const LAUNCH: Duration = Duration::from_millis(40);
-
-impl Model for Launching {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
-        Ok(Box::new(LaunchingInstance(self.started.lock().clone())))
-    }
-}
 
 impl Instance for LaunchingInstance {
     fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
@@ -206,14 +169,11 @@ impl Instance for LaunchingInstance {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_share_one_batch_where_it_takes_as_long_as_two_smaller_ones() {
     let (sender, started) = channel();
-    let fake = Fake::new(add_one);
-    let launching = Launching { signature: fake.signature.clone(), started: Mutex::new(sender) };
-    let model: Arc<dyn Model> = Arc::new(launching);
-    let engine = Arc::new(Engine::start(fake.spec(), &model).unwrap());
-    let running = Arc::new(Running { engine, runs: fake.runs });
+    let make = move || Ok(Box::new(LaunchingInstance(sender.clone())) as Box<dyn Instance>);
+    let running = Fake::new(add_one).start_instances(make).unwrap();
     let clients: Vec<_> = (0..8)
         .map(|x| {
-            let running = Arc::clone(&running);
+            let running = running.clone();
             tokio::spawn(async move { while running.ask(x).await.is_ok() {} })
         })
         .collect();
@@ -233,12 +193,7 @@ async fn clients_share_one_batch_where_it_takes_as_long_as_two_smaller_ones() {
     clients.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A model that adds one to inputs that it stages, on a device that runs one batch at a time.
-struct Staging {
-    signature: Signature,
-    staged: Arc<AtomicUsize>,
-}
-
+/// An instance that adds one to inputs that it stages, on a device that runs one batch at a time.
 struct StagingInstance {
     /// The inputs that were staged since the last batch, and the number of their memory.
     memory: (u64, Vec<i32>),
@@ -254,17 +209,6 @@ struct OnDevice {
 
 /// Time of a batch on the device: much longer than a client takes to send its next request.
 const RUN: Duration = Duration::from_millis(10);
-
-impl Model for Staging {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
-        let staged = Arc::clone(&self.staged);
-        Ok(Box::new(StagingInstance { memory: (0, Vec::new()), staged, device_free: now() }))
-    }
-}
 
 impl Instance for StagingInstance {
     fn run(&mut self, batch: &Batch) -> Result<BatchOutput, ModelError> {
@@ -314,9 +258,13 @@ impl Pending for OnDevice {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn staged_requests_get_their_own_answers_while_others_are_cancelled() {
-    let (staged, fake) = (Arc::new(AtomicUsize::new(0)), Fake::new(add_one));
-    let model: Arc<dyn Model> = Arc::new(Staging { signature: fake.signature.clone(), staged: Arc::clone(&staged) });
-    let running = Running { engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()), runs: fake.runs };
+    let staged = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&staged);
+    let make = move || {
+        let (memory, staged) = ((0, Vec::new()), Arc::clone(&count));
+        Ok(Box::new(StagingInstance { memory, staged, device_free: now() }) as Box<dyn Instance>)
+    };
+    let running = Fake::new(add_one).start_instances(make).unwrap();
     let clients = (0..6).map(|client| {
         let running = running.clone();
         tokio::spawn(async move {

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::backend::{Batch, BatchOutput, Device, Instance, LoadError, Model, ModelError, Signature};
-use crate::engine::Engine;
+use crate::backend::{Batch, BatchOutput, LoadError, ModelError};
 use crate::error::ServeError;
 use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
 
-use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, sample, values, warm_up_on_zeros};
+use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, sample, values, warm_up};
 
 const POISON: i32 = 13;
 
@@ -225,11 +224,7 @@ fn a_failing_sample_fails_the_load() {
 fn a_warm_up_runs_no_batch_larger_than_its_input_allows() {
     let fake = Fake::new(add_one);
     let runs = fake.runs.clone();
-    fake.try_start(|spec| {
-        spec.warm_up.sizes = warm_up_on_zeros(4);
-        spec.warm_up.budget = Duration::from_secs(20);
-    })
-    .unwrap();
+    fake.try_start(|spec| warm_up(spec, 4)).unwrap();
     let runs = runs.lock().clone();
     let mut sizes = runs.clone();
     sizes.dedup();
@@ -242,11 +237,7 @@ fn a_warm_up_runs_no_batch_larger_than_its_input_allows() {
 fn a_failing_warm_up_run_does_not_fail_the_load() {
     let fake = Fake::new(|_| Err(ModelError::Failed("unlucky".to_owned())));
     let runs = fake.runs.clone();
-    fake.try_start(|spec| {
-        spec.warm_up.sizes = warm_up_on_zeros(4);
-        spec.warm_up.budget = Duration::from_secs(20);
-    })
-    .unwrap();
+    fake.try_start(|spec| warm_up(spec, 4)).unwrap();
     assert_eq!(*runs.lock(), [1]);
 }
 
@@ -257,10 +248,7 @@ fn a_warm_up_that_runs_out_of_memory_limits_the_first_batches() {
         _ => Err(ModelError::OutOfMemory("8 GiB wanted".to_owned())),
     });
     let runs = fake.runs.clone();
-    let engine = fake.try_start(|spec| {
-        spec.warm_up.sizes = warm_up_on_zeros(8);
-        spec.warm_up.budget = Duration::from_secs(20);
-    });
+    let engine = fake.try_start(|spec| warm_up(spec, 8));
     assert_eq!(engine.unwrap().batch_bound(), 2);
     assert_eq!(runs.lock().iter().filter(|rows| **rows > 2).count(), 1);
 }
@@ -272,10 +260,7 @@ fn a_row_that_does_not_fit_the_memory_is_a_limitation() {
             rows if rows <= most => add_one(batch),
             _ => Err(ModelError::OutOfMemory("8 GiB wanted".to_owned())),
         });
-        let engine = fake.try_start(|spec| {
-            spec.warm_up.sizes = warm_up_on_zeros(8);
-            spec.warm_up.budget = Duration::from_secs(20);
-        });
+        let engine = fake.try_start(|spec| warm_up(spec, 8));
         engine.unwrap().limitation().map(str::to_owned)
     };
     assert_eq!(limitation(1), None);
@@ -283,30 +268,14 @@ fn a_row_that_does_not_fit_the_memory_is_a_limitation() {
     assert!(reason.contains("too little memory for one row") && reason.contains("8 GiB wanted"), "{reason}");
 }
 
-/// A model whose instances cannot be created.
-struct Unmakeable {
-    signature: Signature,
-    panics: bool,
-}
-
-impl Model for Unmakeable {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
-        assert!(!self.panics, "no such device");
-        Err(LoadError::Device("the device is full".to_owned()))
-    }
-}
-
 #[test]
 fn an_instance_that_cannot_be_created_fails_the_load() {
     for (panics, says) in [(false, "the device is full"), (true, "the instance panicked: no such device")] {
-        let fake = Fake::new(add_one);
-        let spec = fake.spec();
-        let model: Arc<dyn Model> = Arc::new(Unmakeable { signature: fake.signature, panics });
-        let error = Engine::start(spec, &model).map(drop).unwrap_err();
+        let started = Fake::new(add_one).start_instances(move || {
+            assert!(!panics, "no such device");
+            Err(LoadError::Device("the device is full".to_owned()))
+        });
+        let error = started.map(drop).unwrap_err();
         assert_eq!(error.to_string(), says);
     }
 }

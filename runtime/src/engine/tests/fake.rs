@@ -78,7 +78,17 @@ impl Fake {
         Engine::start(spec, &model)
     }
 
-    pub(crate) fn spec(&self) -> EngineSpec {
+    /// Starts an engine with instances of `make` in place of those that run the script.
+    pub(crate) fn start_instances(
+        self,
+        make: impl Fn() -> Result<Box<dyn Instance>, LoadError> + Send + Sync + 'static,
+    ) -> Result<Running, LoadError> {
+        let spec = self.spec();
+        let model: Arc<dyn Model> = Arc::new(WithInstances { signature: self.signature, make });
+        Ok(Running { engine: Arc::new(Engine::start(spec, &model)?), runs: self.runs })
+    }
+
+    fn spec(&self) -> EngineSpec {
         EngineSpec {
             interface: Interface { model: "m".to_owned(), signature: self.signature.clone(), padding: None },
             version: 1,
@@ -87,6 +97,22 @@ impl Fake {
             labels: vec![Vec::new()],
             warm_up: WarmUpPlan { samples: Vec::new(), sizes: WarmUp::Needless, budget: Duration::ZERO },
         }
+    }
+}
+
+/// A model whose instances a function makes.
+struct WithInstances<F> {
+    signature: Signature,
+    make: F,
+}
+
+impl<F: Fn() -> Result<Box<dyn Instance>, LoadError> + Send + Sync> Model for WithInstances<F> {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        (self.make)()
     }
 }
 
@@ -252,10 +278,11 @@ pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
     Padding { buckets: buckets.to_vec(), values: [("x".to_owned(), pad)].into() }
 }
 
-/// Warm-up runs of `x = 0`, in batches of up to this many rows.
-pub(crate) fn warm_up_on_zeros(most_rows: usize) -> WarmUp {
+/// Lets the engine warm up with `x = 0`, in batches of up to this many rows.
+pub(crate) fn warm_up(spec: &mut EngineSpec, most_rows: usize) {
     let row = RequestTensor { shape: Shape::new(&[1]).unwrap(), datatype: DataType::Int32, data: bytes(&[0]) };
-    WarmUp::On(Arc::new([WarmUpInput { length: None, row: vec![Some(row)], most_rows }]))
+    spec.warm_up.sizes = WarmUp::On(Arc::new([WarmUpInput { length: None, row: vec![Some(row)], most_rows }]));
+    spec.warm_up.budget = Duration::from_secs(20);
 }
 
 /// A warm-up sample with one row of `x`.

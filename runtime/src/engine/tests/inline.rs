@@ -10,7 +10,7 @@ use crate::error::ServeError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::fake::{Fake, Running, add_one, request, values, warm_up_on_zeros};
+use super::fake::{Fake, Running, add_one, request, values, warm_up};
 
 /// The thread of each run.
 type Threads = Arc<Mutex<Vec<ThreadId>>>;
@@ -73,10 +73,7 @@ fn may_run(
 ) -> Running {
     let mut fake = Fake::new(script);
     fake.affinity = affinity;
-    fake.start(|spec| {
-        spec.warm_up.sizes = warm_up_on_zeros(8);
-        spec.warm_up.budget = Duration::from_secs(20);
-    })
+    fake.start(|spec| warm_up(spec, 8))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

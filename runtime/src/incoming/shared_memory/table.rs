@@ -96,24 +96,17 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Unregisters a region. Requests in progress can still use it: their inputs are already read, and they hold the
-    /// regions of their outputs.
+    /// Unregisters the region with this name, or all regions for `None`. Requests in progress can still use
+    /// it: their inputs are already read, and they hold the regions of their outputs.
     ///
     /// # Errors
     /// [`Error::Disabled`] if shared memory is disabled. An unknown name is not an error, as in Triton.
-    pub(crate) fn unregister(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn unregister(&self, name: Option<&str>) -> Result<(), Error> {
         self.enabled()?;
-        self.regions.write().remove(name);
-        Ok(())
-    }
-
-    /// Unregisters all regions.
-    ///
-    /// # Errors
-    /// [`Error::Disabled`] if shared memory is disabled.
-    pub(crate) fn unregister_all(&self) -> Result<(), Error> {
-        self.enabled()?;
-        self.regions.write().clear();
+        match name {
+            Some(name) => drop(self.regions.write().remove(name)),
+            None => self.regions.write().clear(),
+        }
         Ok(())
     }
 

@@ -57,7 +57,7 @@ fn an_output_goes_to_the_region_registered_when_the_request_came() {
     std::fs::write(directory.path().join("other"), [9; 100]).unwrap();
     table.register(region("r", "object", 0, 10)).unwrap();
     let pinned = table.pin(&[output("r"), output("unknown")]);
-    table.unregister("r").unwrap();
+    table.unregister(Some("r")).unwrap();
     pinned.write(&range("r", 0, 2), &[7, 7]).unwrap();
     table.register(region("r", "other", 0, 10)).unwrap();
     pinned.write(&range("r", 2, 1), &[8]).unwrap();
@@ -162,10 +162,10 @@ fn status_and_unregister_find_their_regions() {
     assert_eq!(one.to_proto().byte_size, 2);
     let text = "Unable to find system shared memory region: 'x'".to_owned();
     assert_eq!(refused(table.status(Some("x"))), (Code::NotFound, text));
-    table.unregister("b").unwrap();
-    table.unregister("never registered").unwrap();
+    table.unregister(Some("b")).unwrap();
+    table.unregister(Some("never registered")).unwrap();
     assert_eq!(names(), ["a"]);
-    table.unregister_all().unwrap();
+    table.unregister(None).unwrap();
     assert!(names().is_empty());
 }
 
@@ -176,7 +176,7 @@ fn every_call_is_refused_while_shared_memory_is_disabled() {
     let off = (Code::Unimplemented, text.to_owned());
     assert_eq!(refused(table.register(region("r", "object", 0, 1))), off);
     assert_eq!(refused(table.status(None)), off);
-    assert_eq!(refused(table.unregister("r")), off);
+    assert_eq!(refused(table.unregister(Some("r"))), off);
     assert_eq!(refused(table.read(&range("r", 0, 1))), off);
     assert_eq!(refused(table.register_cuda()), off);
     assert_eq!(refused(table.unregister_cuda()), off);

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::repository::on_disk::versions;
+use crate::repository::on_disk::names;
 
 /// Name of the configuration file in a model's directory.
 pub(in crate::repository) const CONFIG_FILE: &str = "config.pbtxt";
@@ -136,7 +136,7 @@ impl Child {
     }
 
     fn version(&self) -> Option<u64> {
-        let version = versions::number(self.name.as_deref()?)?;
+        let version = names::version(self.name.as_deref()?)?;
         self.path.is_dir().then_some(version)
     }
 }

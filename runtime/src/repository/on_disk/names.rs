@@ -1,4 +1,4 @@
-//! Validation of model names.
+//! Validation of model names, and versions in the names of directories.
 
 use weir_protocol::Code;
 
@@ -16,7 +16,7 @@ pub(in crate::repository) fn check(name: &str) -> Result<(), ServeError> {
         "Model name cannot be empty. Please enter a valid name to deploy.".to_owned()
     } else if name.len() > LONGEST {
         format!("invalid model name of {} bytes, at most {LONGEST} are allowed", name.len())
-    } else if leaves_its_directory(name) {
+    } else if matches!(name, "." | "..") || name.contains(['/', '\\', '\0']) {
         format!("invalid model name '{}', model name must not contain path traversal characters", name.escape_debug())
     } else {
         return Ok(());
@@ -24,15 +24,20 @@ pub(in crate::repository) fn check(name: &str) -> Result<(), ServeError> {
     Err(ServeError::Repository { message, code: Code::InvalidArgument })
 }
 
-fn leaves_its_directory(name: &str) -> bool {
-    matches!(name, "." | "..") || name.contains(['/', '\\', '\0'])
+/// Returns the version that a directory's name stands for; `None` for a name that is not a number, has a leading zero
+/// or exceeds Triton's `int64`.
+pub(in crate::repository) fn version(name: &str) -> Option<u64> {
+    let leads_with_zero = name.len() > 1 && name.starts_with('0');
+    let digits = !leads_with_zero && name.bytes().all(|byte| byte.is_ascii_digit());
+    let version = digits.then(|| name.parse::<u64>().ok())??;
+    i64::try_from(version).is_ok().then_some(version)
 }
 
 #[cfg(test)]
 mod tests {
     use weir_protocol::{Code, Coded};
 
-    use super::check;
+    use super::{check, version};
 
     fn refused(name: &str, words: &str) {
         let error = check(name).unwrap_err();
@@ -56,6 +61,16 @@ mod tests {
     fn valid_names_are_accepted() {
         for name in ["digits", "a.b", "a..b", "größe", "with space", &"x".repeat(255)] {
             assert_eq!(check(name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_plain_numbers_are_versions() {
+        assert_eq!(version("0"), Some(0));
+        assert_eq!(version("1"), Some(1));
+        assert_eq!(version("9223372036854775807"), Some(i64::MAX as u64));
+        for name in ["", "00", "01", "x", "1x", "+1", "-1", "1.0", " 1", "9223372036854775808", "٣"] {
+            assert_eq!(version(name), None, "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::repository::on_disk::layout::{self, BARE_FILE, Child, EXPORTED_FILE, ONNX_FILE};
-use crate::repository::on_disk::versions;
+use crate::repository::on_disk::names;
 
 /// Limit on the entries in the message, so that it fits a line of a terminal.
 const NAMED: usize = 5;
@@ -161,7 +161,7 @@ fn file_name(entry: &str) -> &'static str {
 fn renamed(entry: &str) -> String {
     let name = file_name(entry);
     match entry.rsplit_once('/') {
-        Some((version, _)) if versions::number(version).is_some() => {
+        Some((version, _)) if names::version(version).is_some() => {
             format!("{version}/{name}")
         }
         Some(_) => format!("1/{name}"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::repository::RemoteRepository;
 use crate::repository::on_disk::stamp::ChangeDetection;
-use crate::repository::remote::RemoteRepository;
 
 /// The times at which models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
