@@ -19,6 +19,8 @@ use crate::upstream::Upstream;
 /// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
     pub(crate) routes: Arc<RouteTable>,
+    /// Queues of revisions without a route, whose replicas still have requests.
+    pub(crate) leaving: Vec<Arc<RevisionQueue>>,
     /// All gateways, sorted by name.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
@@ -34,6 +36,7 @@ impl State {
         let snapshot = Arc::new(Snapshot::default());
         Self {
             routes: Arc::new(RouteTable::empty(Arc::clone(&snapshot.routes), options)),
+            leaving: Vec::new(),
             peers: Vec::new(),
             snapshot,
             wakes,
@@ -63,8 +66,9 @@ impl State {
             Arc::new(self.routes.next(&snapshot.routes, options, &self.wakes))
         };
         let gateways = snapshot.gateways.iter();
-        let next = Self {
+        let mut next = Self {
             routes,
+            leaving: Vec::new(),
             peers: gateways.map(|gateway| self.peer(gateway, options)).collect(),
             wakes: Arc::clone(&self.wakes),
             credits_from: if membership.joins(self.membership) { Some(now + HANDOVER) } else { self.credits_from },
@@ -75,7 +79,9 @@ impl State {
             access.divide(next.membership.gateways(next.peers.len() as u32));
         }
         next.update(self, options);
-        next.close_unrouted(self, options);
+        let unrouted = next.close_unrouted(self, options);
+        let leaving = self.leaving.iter().chain(unrouted).filter(|queue| queue.has_requests_at_replicas());
+        next.leaving = leaving.cloned().collect();
         next
     }
 
@@ -141,26 +147,27 @@ impl State {
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }
 
-    /// Closes the queues of revisions without a route: requests at a replica finish, queued requests fail. The queues
-    /// are not updated again, so all replicas count as closed from now on.
-    fn close_unrouted(&self, before: &Self, options: &Options) {
+    /// Closes the queues of the revisions whose route was removed, and returns them: requests at a replica finish, queued
+    /// requests fail. The queues are not updated again, so all replicas count as closed from now on.
+    fn close_unrouted<'a>(&self, before: &'a Self, options: &Options) -> Vec<&'a Arc<RevisionQueue>> {
         if Arc::ptr_eq(&self.routes, &before.routes) {
-            return;
+            return Vec::new();
         }
-        for (name, queue) in &before.routes.queues {
-            if !self.routes.queues.contains_key(name) {
-                let limit = QueueLimit { requests: 0, bytes: 0 };
-                let revision = self.snapshot.revision(name);
-                let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
-                let mut last = revision_state(queue, revision, limit, gateways, options);
-                last.scale = Scale::Gone;
-                for replica in &mut last.replicas {
-                    replica.state = EndpointState::Closed;
-                    replica.replica.http1_pool.close();
-                }
-                queue.update(last);
+        let queues = before.routes.queues.iter();
+        let unrouted: Vec<_> = queues.filter(|(name, _)| !self.routes.queues.contains_key(*name)).collect();
+        for (name, queue) in &unrouted {
+            let limit = QueueLimit { requests: 0, bytes: 0 };
+            let revision = self.snapshot.revision(name);
+            let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
+            let mut last = revision_state(queue, revision, limit, gateways, options);
+            last.scale = Scale::Gone;
+            for replica in &mut last.replicas {
+                replica.state = EndpointState::Closed;
+                replica.replica.http1_pool.close();
             }
+            queue.update(last);
         }
+        unrouted.into_iter().map(|(_, queue)| queue).collect()
     }
 }
 

@@ -47,6 +47,11 @@ impl RevisionQueue {
         reported
     }
 
+    /// Returns true if a replica has a request.
+    pub(crate) fn has_requests_at_replicas(&self) -> bool {
+        !self.activity().replica_loads.is_empty()
+    }
+
     /// Returns the activity for this gateway's report, and begins to read the metrics of engines for the next report.
     /// `gateways` is the number of gateways that share the replicas.
     pub(crate) fn reported_activity(&self, gateways: u32) -> Arc<Activity> {

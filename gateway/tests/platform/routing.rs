@@ -193,9 +193,14 @@ async fn a_removed_route_fails_queued_requests_and_lets_those_at_replicas_finish
     let second = tokio::time::timeout(TEST_TIMEOUT, second).await.unwrap().unwrap();
     assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(second.text().contains("was removed"), "{second:?}");
+    // The replica is drained once no report shows its request.
+    world.activity(1, |activity| activity.queued == 0 && activity.replica_loads["a"].requests == 1).await;
     gate.add_permits(1);
     let first = tokio::time::timeout(TEST_TIMEOUT, first).await.unwrap().unwrap();
     assert_eq!((first.status, replica.requests()), (StatusCode::OK, 1));
+    let mut reports = world.gateways[0].gateway.reports();
+    let without = reports.wait_for(|report| report.revisions.is_empty());
+    assert!(tokio::time::timeout(TEST_TIMEOUT, without).await.is_ok());
 }
 
 #[tokio::test]
