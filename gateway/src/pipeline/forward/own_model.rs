@@ -2,7 +2,7 @@
 //! so "not found" is the revision's failure. For another model, version or path it is the caller's mistake.
 
 use bytes::Buf;
-use http::Response;
+use http::{Method, Response};
 use weir_protocol::Code;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, find_model_name};
 
@@ -28,6 +28,7 @@ pub(super) fn verdict(request: &ProxyRequest, buffered: &BufferedBody, response:
 fn infers_own_model(request: &ProxyRequest, buffered: &BufferedBody) -> bool {
     let (name, path) = (request.queue.name.service().name(), request.path.path());
     match request.protocol {
+        Protocol::Http if request.method != Method::POST => false,
         Protocol::Http => is_inference(path) && model_of_path(path).is_some_and(|m| m == name),
         Protocol::Grpc => path.ends_with("/ModelInfer") && asks_for(name, request, buffered),
     }
@@ -50,7 +51,7 @@ fn is_inference(path: &str) -> bool {
     let v2 = path.strip_prefix("/v2/models/").and_then(|rest| rest.split_once('/'));
     match (v2, path.strip_prefix("/v1/models/")) {
         (Some((_, call)), _) => matches!(call, "infer" | "generate" | "generate_stream"),
-        (None, Some(rest)) => rest.ends_with(":predict"),
+        (None, Some(rest)) => rest.strip_suffix(":predict").is_some_and(|model| !model.contains('/')),
         (None, None) => false,
     }
 }
@@ -82,6 +83,7 @@ mod tests {
         }
         for path in [
             "/v2/models/digits/versions/9/infer",
+            "/v1/models/digits/versions/1:predict",
             "/v2/models/digits/nothing",
             "/v2/models/digits",
             "/v1/models/digits",
