@@ -1,6 +1,7 @@
 //! Tests of unusual forms of requests, and of clients that break off their requests.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,6 +56,20 @@ async fn a_body_that_its_client_breaks_off_is_no_failure_of_the_replica() {
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
     world.activity(1, |activity| (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)).await;
+}
+
+/// Some servers do not read the body of a GET, and take it for the beginning of the next request.
+#[tokio::test]
+async fn a_connection_is_not_used_again_after_a_get_with_a_body() {
+    let (world, replica) = world(|_| ()).await;
+    let mut connections = Vec::new();
+    for (method, body) in [("POST", "x"), ("GET", ""), ("POST", "x"), ("GET", "x"), ("POST", "x"), ("DELETE", "x")] {
+        let request = Request::builder().method(method).uri("/").header("host", HOST).body(Full::from(body));
+        let answer = once(world.address(), request.unwrap()).await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, body));
+        connections.push(replica.seen.connections.load(Ordering::SeqCst));
+    }
+    assert_eq!(connections, [1, 1, 1, 1, 2, 2]);
 }
 
 /// Runs a replica that answers ready calls, answers 413 to any other request, and reads no further.

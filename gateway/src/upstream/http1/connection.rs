@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Response};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::io::poll_read_buf;
 
 use super::framing::{Decoded, Framing};
@@ -32,12 +32,20 @@ pub(super) struct UpstreamConnection {
     method: Method,
     /// Upgrade that the current request asks for.
     upgrade: Upgrade,
+    /// True if servers may leave the body of the current request unread.
+    may_leave_body: bool,
     /// Bytes that were read but not decoded yet.
     input: BytesMut,
     /// Bytes of the interim responses to the current request.
     interim: usize,
     framing: Framing,
     keep_alive: bool,
+}
+
+/// Returns true for the methods whose requests rarely have a body, so that some servers do not expect one (RFC 9110,
+/// 9.3).
+fn may_leave_body(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS | Method::TRACE)
 }
 
 /// True for an error of the socket. Errors of the request's body always have the kind `Other`.
@@ -56,6 +64,7 @@ impl UpstreamConnection {
             writer: RequestWriter::default(),
             method: Method::GET,
             upgrade: Upgrade::None,
+            may_leave_body: false,
             input: BytesMut::new(),
             interim: 0,
             framing: Framing::Ended,
@@ -67,6 +76,7 @@ impl UpstreamConnection {
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         self.method = request.method.clone();
         self.upgrade = request.upgrade;
+        self.may_leave_body = may_leave_body(request.method) && !request.body.is_end_stream();
         self.interim = 0;
         self.writer.start(request);
     }
@@ -89,8 +99,9 @@ impl UpstreamConnection {
             {
                 Some(head) => {
                     (self.framing, self.keep_alive) = (head.framing, head.keep_alive);
-                    // After a refused upgrade, client and server may disagree about the protocol of what follows.
-                    if unwritten.is_some() || self.upgrade != Upgrade::None {
+                    // After a refused upgrade, client and server may disagree about the protocol of what follows. A
+                    // server that has not read a body takes it for the next request.
+                    if unwritten.is_some() || self.upgrade != Upgrade::None || self.may_leave_body {
                         self.keep_alive = false;
                     }
                     return Poll::Ready(Ok(head.response));
