@@ -32,7 +32,7 @@ pub struct Report {
     pub age_us: u64,
     /// Generation of the route table that the gateway has applied.
     pub routes: u64,
-    /// Activity of every revision that the gateway routes to.
+    /// Activity of every revision that the gateway routes to, and the requests at replicas of former ones.
     pub revisions: BTreeMap<RevisionName, Arc<Activity>>,
 }
 
@@ -58,7 +58,7 @@ pub struct Activity {
     pub credits: u32,
     /// Waiting time so far of the oldest queued request, in microseconds.
     pub oldest_us: u64,
-    /// Time from arrival to sending the request to a replica.
+    /// Time for which a request waited until it was sent to a replica, without the upload of its body before.
     pub queue_delay: Histogram,
     /// Time from sending the request to a replica to the end of the response.
     pub service_time: Histogram,

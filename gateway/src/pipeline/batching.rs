@@ -143,7 +143,7 @@ impl Batching {
         let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued).inspect_err(|_| queue.count_refused())?;
         dispatch::dispatch(&batcher, &queue, settings);
         let received = wait(&batcher, &queue, settings, &mut result, times).await;
-        let result = received.unwrap_or_else(|| Err(late(&queue, times.arrived, &place)));
+        let result = received.unwrap_or_else(|| Err(late(&queue, times.since, &place)));
         drop(ticket);
         respond(&self.context, &queue, result, times.missed).await
     }
@@ -191,10 +191,10 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Times of one request: its arrival, its entry into the batch queue, and its deadline.
+/// Times of one request: the time from which it waits, its entry into the batch queue, and its deadline.
 #[derive(Clone, Copy)]
 struct EntryTimes {
-    arrived: Instant,
+    since: Instant,
     queued: Instant,
     deadline: Option<Instant>,
     /// Verdict under which the request is counted if its deadline passes.
@@ -203,7 +203,7 @@ struct EntryTimes {
 
 impl EntryTimes {
     fn of(request: &ProxyRequest) -> Self {
-        Self { arrived: request.arrived, queued: now(), deadline: request.deadline, missed: request.missed }
+        Self { since: request.queued_since, queued: now(), deadline: request.deadline, missed: request.missed }
     }
 }
 
@@ -257,18 +257,18 @@ async fn wait(
 }
 
 /// Returns the error of an entry whose deadline has passed.
-fn late(queue: &RevisionQueue, arrived: Instant, place: &BatchPlace) -> GatewayError {
+fn late(queue: &RevisionQueue, queued_since: Instant, place: &BatchPlace) -> GatewayError {
     let (revision, at) = (queue.name.to_string(), now());
     match place.replica() {
         Some((replica, since)) => GatewayError::LateAtReplica {
             revision,
             replica,
-            queued: since.saturating_duration_since(arrived),
+            queued: since.saturating_duration_since(queued_since),
             waited: at.saturating_duration_since(since),
         },
         None => GatewayError::LateInQueue {
             revision,
-            waited: at.saturating_duration_since(arrived),
+            waited: at.saturating_duration_since(queued_since),
             ahead: 0,
             failure: queue.failure_clause(),
         },

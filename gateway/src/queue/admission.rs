@@ -57,8 +57,8 @@ impl RevisionQueue {
         wakeup: oneshot::Receiver<Wakeup>,
     ) -> Result<Admitted, GatewayError> {
         let mut waiter = Waiter::new(self, sequence, wakeup);
-        let last = request.deadline.unwrap_or(request.arrived + LONGEST_WAIT);
-        // The activation timeout starts now: a retried request may have arrived long ago.
+        let last = request.deadline.unwrap_or(request.queued_since + LONGEST_WAIT);
+        // The activation timeout starts now: a retried request may have been queued long ago.
         let mut check = now() + request.activation;
         loop {
             let wait = tokio::time::timeout_at(last.min(check).into(), waiter.wakeup());

@@ -13,7 +13,7 @@ pub(crate) struct AdmissionRequest {
     pub(crate) bytes: usize,
     pub(crate) origin: Origin,
     pub(crate) task: Task,
-    pub(crate) arrived: Instant,
+    pub(crate) queued_since: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Longest wait while no replica takes requests.
     pub(crate) activation: Duration,
@@ -57,7 +57,7 @@ impl AdmissionRequest {
             (None, Arrival::New | Arrival::Counted) => AdmissionRound::First,
             (None, Arrival::QueueTimeRecorded) | (Some(_), _) => AdmissionRound::Later,
         };
-        QueueWait { since: self.arrived, round }
+        QueueWait { since: self.queued_since, round }
     }
 
     pub(super) fn dispatch(&self) -> DispatchRequest {

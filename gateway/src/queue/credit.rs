@@ -24,7 +24,7 @@ pub(crate) struct Credit {
     pub(crate) upstream: Arc<Upstream>,
     /// Channel to the replica, if the request is a call over HTTP/2.
     pub(crate) channel: Channel,
-    /// Time from the request's arrival to this credit.
+    /// Time for which the request has waited for this credit.
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
     /// Requests of this gateway at the replica when the credit was granted, this one included.
@@ -215,8 +215,8 @@ impl Credit {
         self.others.is_some()
     }
 
-    /// Makes the credit stand for a batch. `others` are the arrival times of the batch's other requests; `None` if the
-    /// request is not a batch.
+    /// Makes the credit stand for a batch. `others` are the times from which the batch's other requests have waited;
+    /// `None` if the request is not a batch.
     pub(crate) fn cover_batch(&mut self, others: Option<&[Instant]>) {
         let Some(others) = others else { return };
         let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
@@ -227,8 +227,8 @@ impl Credit {
             AdmissionRound::First => others,
             AdmissionRound::Later => &[],
         };
-        for arrived in counted {
-            let queued = self.since.saturating_duration_since(*arrived);
+        for queued_since in counted {
+            let queued = self.since.saturating_duration_since(*queued_since);
             state.activity.queue_delay.record(queued);
         }
         state.reported = None;

@@ -22,7 +22,7 @@ impl RevisionQueue {
     pub(super) fn not_ready(&self, state: &QueueState, request: &AdmissionRequest) -> GatewayError {
         GatewayError::NotReady {
             revision: self.name.to_string(),
-            waited: now().saturating_duration_since(request.arrived),
+            waited: now().saturating_duration_since(request.queued_since),
             because: state.why_closed(),
         }
     }
@@ -44,7 +44,7 @@ impl RevisionQueue {
         let state = self.state.lock();
         GatewayError::LateInQueue {
             revision: self.name.to_string(),
-            waited: now().saturating_duration_since(request.arrived),
+            waited: now().saturating_duration_since(request.queued_since),
             ahead: state.dispatcher.ahead(sequence),
             failure: state.failure_clause(),
         }

@@ -68,7 +68,7 @@ async fn credit_of(queue: &Arc<RevisionQueue>, share: ClientShare) -> Credit {
         bytes: 1,
         origin: Origin::Client,
         task: Task::Other,
-        arrived: now(),
+        queued_since: now(),
         deadline: None,
         activation: Duration::from_secs(60),
         share,

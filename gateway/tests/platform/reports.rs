@@ -1,9 +1,16 @@
 //! Tests of reports as other processes receive them over the admin port.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Activity, Phase, Reports};
@@ -11,7 +18,7 @@ use weir_cluster_reports::RemoteReports;
 use weir_ops::admin::{Admin, Health};
 use weir_ops::registry;
 
-use crate::client::{once, post};
+use crate::client::{connect, once, post, read};
 use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
@@ -72,6 +79,28 @@ async fn counts_of_a_gateway_are_reported_each_second() {
         ages.push(changes.borrow_and_update()["gateway-0"].age_us);
     }
     assert!(ages.is_sorted() && ages[2] > ages[0], "{ages:?}");
+}
+
+/// Pause in the upload of a body.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn the_upload_of_a_body_is_no_wait_for_a_replica() {
+    let (world, _replica) = World::with(Behaviour::Echo(Duration::ZERO)).await;
+    let mut client = connect(world.address()).await;
+    let (pieces, receiver) = mpsc::channel::<io::Result<Frame<Bytes>>>(1);
+    let request = Request::post("/").header("host", HOST).body(StreamBody::new(ReceiverStream::new(receiver)));
+    let asked = tokio::spawn(client.send_request(request.unwrap()));
+    pieces.send(Ok(Frame::data("slow".into()))).await.unwrap();
+    tokio::time::sleep(PAUSE).await;
+    pieces.send(Ok(Frame::data("ly".into()))).await.unwrap();
+    drop(pieces);
+    let answer = read(asked.await.unwrap().unwrap()).await.unwrap();
+    assert_eq!(answer.text(), "slowly");
+    world.activity(1, |activity| activity.queue_delay.count() == 1 && activity.queue_delay.sum_us() < 500_000).await;
+    let timing = answer.header("server-timing");
+    let queued = timing.strip_prefix("queue;dur=").and_then(|rest| rest.split(',').next()?.parse::<f64>().ok());
+    assert!(queued.unwrap() < 500.0, "{timing}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -107,19 +107,19 @@ async fn read(permit: BudgetPermit, head: Parts, mut body: DownstreamBody) -> io
     Ok(BatchResponse { head, body, trailers, permit: Arc::new(permit) })
 }
 
-/// Creates one request for all entries. Queue time is counted from the last arrival, and the deadline is the latest
-/// one. An entry whose own deadline passes earlier leaves the batch.
+/// Creates one request for all entries. The queue time is that of the last one, and the deadline is the latest one. An
+/// entry whose own deadline passes earlier leaves the batch.
 fn form_batch(context: &Context, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBody) {
     let parsed: Vec<&ParsedRequest> = entries.iter().map(|entry| &entry.parsed).collect();
     let merged = ParsedRequest::merge(&parsed);
     let first = &entries[0].request;
-    let mut arrivals: Vec<Instant> = entries.iter().map(|entry| entry.request.arrived).collect();
-    arrivals.sort_unstable();
-    let last = arrivals.pop().unwrap_or(first.arrived);
+    let mut queued: Vec<Instant> = entries.iter().map(|entry| entry.request.queued_since).collect();
+    queued.sort_unstable();
+    let last = queued.pop().unwrap_or(first.queued_since);
     let deadlines: Option<Vec<Instant>> = entries.iter().map(|one| one.request.deadline).collect();
     let deadline = deadlines.and_then(|all| all.into_iter().max());
     let places = entries.iter().map(|entry| entry.place.clone()).collect();
-    let members = BatchMembers { others: arrivals, places };
+    let members = BatchMembers { others: queued, places };
     let request = first.for_batch(batch_headers(first, &merged), last, deadline, members);
     (request, BufferedBody::from_chunks(merged.chunks, &context.budget))
 }

@@ -256,7 +256,7 @@ impl BatchResponse {
         headers.remove(SET_COOKIE);
         let mut trailers = self.trailers.clone();
         let times = if trailers.is_empty() { &mut headers } else { &mut trailers };
-        headers::add_timing(times, last.saturating_duration_since(entry.request.arrived));
+        headers::add_timing(times, last.saturating_duration_since(entry.request.queued_since));
         let data = body.filter(|piece| !piece.is_empty());
         let data = data.map(|piece| charged(piece, Arc::clone(&self.permit))).collect();
         let trailers = (!trailers.is_empty()).then_some(trailers);
@@ -268,7 +268,7 @@ impl BatchResponse {
 }
 
 fn last_arrival(entries: &[BatchEntry]) -> Instant {
-    let arrivals = entries.iter().map(|entry| entry.request.arrived);
+    let arrivals = entries.iter().map(|entry| entry.request.queued_since);
     // A batch is never empty.
     arrivals.max().unwrap_or_else(crate::clock::now)
 }

@@ -138,7 +138,7 @@ pub(super) async fn try_gateway(context: &Context, request: &ProxyRequest, buffe
     let reply = tokio::select! {
         biased;
         reply = sending => reply,
-        () = until(request.deadline) => return late(request, &peer.name, request.arrived),
+        () = until(request.deadline) => return late(request, &peer.name, request.queued_since),
     };
     match reply {
         Ok(reply) if codec::is_unserved(reply.headers()) => {
@@ -316,7 +316,7 @@ fn late(request: &ProxyRequest, replica: &Arc<str>, since: Instant) -> Attempt {
     Attempt::Over(GatewayError::LateAtReplica {
         revision: request.queue.name.to_string(),
         replica: Arc::clone(replica),
-        queued: since.saturating_duration_since(request.arrived),
+        queued: since.saturating_duration_since(request.queued_since),
         waited: now().saturating_duration_since(since),
     })
 }

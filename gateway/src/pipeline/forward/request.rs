@@ -26,7 +26,10 @@ use crate::wire::protocol::Protocol;
 pub(crate) struct ProxyRequest {
     pub(crate) protocol: Protocol,
     pub(crate) queue: Arc<RevisionQueue>,
-    pub(crate) arrived: Instant,
+    arrived: Instant,
+    /// Time from which the request waits for a replica. The part of its body that the gateway buffers came before, at
+    /// the client's pace.
+    pub(crate) queued_since: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Verdict under which the request is counted if its deadline passes.
     pub(crate) missed: Verdict,
@@ -84,6 +87,7 @@ impl ProxyRequest {
             protocol,
             queue: target.queue,
             arrived: deadline.arrived,
+            queued_since: now(),
             deadline: deadline.at,
             missed: missed(deadline.blame),
             activation: target.route.activation_timeout,
@@ -108,6 +112,7 @@ impl ProxyRequest {
             protocol: self.protocol,
             queue,
             arrived: self.arrived,
+            queued_since: self.queued_since,
             deadline: Some(self.deadline.map_or(latest, |deadline| deadline.min(latest))),
             // `Uncounted` is the verdict only on a deadline that is shorter than the limit for copies. The limit
             // changes no such deadline, so the verdict holds for the copy, too.
@@ -163,19 +168,20 @@ impl ProxyRequest {
         self.ended = self.ended.saturating_add(1);
     }
 
-    /// Creates the request that sends a whole batch, with these headers and times. Verdicts and limits treat it as a
-    /// client's request.
+    /// Creates the request that sends a whole batch, with these headers and times: it counts as arrived at
+    /// `queued_since`. Verdicts and limits treat it as a client's request.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,
-        arrived: Instant,
+        queued_since: Instant,
         deadline: Option<Instant>,
         members: BatchMembers,
     ) -> Self {
         Self {
             headers,
             upgrade: Upgrade::None,
-            arrived,
+            arrived: queued_since,
+            queued_since,
             ended: 0,
             deadline,
             members: Some(members),
@@ -212,7 +218,7 @@ impl ProxyRequest {
             bytes,
             origin: self.origin,
             task: task_of_path(self.path.path()),
-            arrived: self.arrived,
+            queued_since: self.queued_since,
             deadline: self.deadline,
             activation: self.activation,
             share: self.share,
