@@ -1,5 +1,6 @@
 //! Services declared in YAML files that are watched for changes.
 
+mod absent;
 mod collect;
 mod creation_times;
 mod event_filter;
@@ -26,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
+use crate::clock;
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 use crate::event::{Event, EventType, Subject};
@@ -55,7 +57,8 @@ impl Files {
     /// Must be called within a tokio runtime.
     ///
     /// Errors are reported in [`Declaration::problems`]. An object with errors is left out or, after an edit, keeps its
-    /// last valid version; other objects are not affected. While a file has errors, none of its objects is deleted.
+    /// last valid version; other objects are not affected. While a file has errors, none of its objects is deleted, and no object that the
+    /// errors may hide. An object is deleted once it was missing from files that did not change for two seconds.
     ///
     /// # Errors
     /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::Watch`] when changes cannot be
@@ -75,7 +78,7 @@ impl Files {
 
     fn with_times(paths: &[PathBuf], platform: Platform, created: CreationTimes) -> Result<Self, ControllerError> {
         let mut watcher = Watcher::start(paths)?;
-        let mut manifests = ManifestSet::new(paths, platform, created);
+        let mut manifests = ManifestSet::new(paths, platform, created, clock::now());
         watcher.update(&manifests);
         let declaration = manifests.first()?;
         for object in &declaration.ignored_objects {

@@ -299,9 +299,8 @@ async fn a_folder_that_is_moved_away_and_back_stays_watched() {
 }
 
 /// Objects that cannot be used, and the beginning of their problems without the file name.
-const BROKEN: [(&str, &str); 6] = [
-    ("kind: InferenceService\n", ":1:1: apiVersion: required field is missing"),
-    ("}{", ":1:"),
+const BROKEN: [(&str, &str); 5] = [
+    ("SPEC", ":6:12: spec.predictor.model: "),
     ("NAME", ":3:12: metadata.name: service name \"Not_A_Name\""),
     ("NAMESPACE", ":3:12: metadata.namespace: namespace \"Team_A\""),
     ("LONG", ":3:12: metadata.name: service name"),
@@ -312,6 +311,7 @@ const BROKEN: [(&str, &str); 6] = [
 fn broken_text(what: &str) -> String {
     let metadata = "metadata: {name: a}";
     match what {
+        "SPEC" => format!("{}    model: 5\n", manifest("other", "x").split_inclusive("predictor:\n").next().unwrap()),
         "NAME" => manifest("Not_A_Name", "x"),
         "NAMESPACE" => manifest("a", "x").replace(metadata, "metadata: {namespace: Team_A, name: a}"),
         "LONG" => manifest(&"a".repeat(60), "x"),
@@ -352,6 +352,51 @@ async fn a_broken_object_blocks_no_edit_addition_or_deletion_of_others() {
 }
 
 #[tokio::test]
+async fn a_service_is_kept_while_a_file_is_written_in_several_steps() {
+    let folder = TempDir::new().unwrap();
+    let file = write(&folder, "all.yaml", &format!("{}---\n{}", manifest("a", "one"), manifest("b", "one")));
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+    let mut watch = files.watch();
+    fs::write(&file, manifest("b", "two")).unwrap();
+    let half = until(&mut watch, |d| path(&d.services[&named("b")].service).ends_with("two")).await;
+    assert!(is_version("one")(&half));
+    fs::write(&file, format!("{}---\n{}", manifest("b", "three"), manifest("a", "two"))).unwrap();
+    let whole = until(&mut watch, |d| path(&d.services[&named("b")].service).ends_with("three")).await;
+    assert!(is_version("two")(&whole));
+    assert_eq!(whole.services[&named("a")].service.metadata().generation, Some(2));
+    fs::write(&file, manifest("b", "three")).unwrap();
+    until(&mut watch, |d| d.services.len() == 1).await;
+}
+
+/// Texts that may hide a service, so that no service is deleted.
+#[tokio::test]
+async fn a_service_that_a_broken_file_may_declare_is_kept_until_the_file_is_corrected() {
+    let without_separator = manifest("b", "one") + &manifest("a", "two");
+    let misspelt = manifest("a", "two").replace("storageUri", "storageURI");
+    let without_version = manifest("a", "two").replace("apiVersion", "version");
+    for text in
+        [without_separator, misspelt, without_version, "}{".to_owned(), "apiVersion: v1\nkind: List\n".to_owned()]
+    {
+        let folder = TempDir::new().unwrap();
+        let file = write(&folder, "a.yaml", &manifest("a", "one"));
+        let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
+        let mut watch = files.watch();
+        let broken = write(&folder, "b.yaml", &text);
+        fs::remove_file(&file).unwrap();
+        let problem = format!(
+            "{}: the InferenceService default/a is in no file any more; it is kept, because the errors in this file \
+             may hide it",
+            broken.display()
+        );
+        let now = until(&mut watch, |d| d.problems.contains(&problem)).await;
+        assert!(is_version("one")(&now), "{text}");
+        replace(&broken, &manifest("b", "one"));
+        let now = until(&mut watch, |d| d.services.keys().eq([&named("b")])).await;
+        assert_eq!(now.problems, [""; 0]);
+    }
+}
+
+#[tokio::test]
 async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file() {
     let folder = TempDir::new().unwrap();
     let texts = |texts: &[String]| texts.join("---\n");
@@ -370,9 +415,8 @@ async fn a_broken_object_keeps_its_last_good_state_beside_edits_in_the_same_file
     assert_eq!(now.runtimes.as_slice().len(), runtimes);
     // A corrected file deletes the objects that it does not declare.
     replace(&file, &manifest("b", "three"));
-    let now = until(&mut watch, |d| d.problems.is_empty()).await;
-    let names: Vec<_> = now.services.keys().map(ServiceName::name).collect();
-    assert_eq!(names, ["b"]);
+    let now = until(&mut watch, |d| d.services.keys().eq([&named("b")])).await;
+    assert_eq!(now.problems, [""; 0]);
     assert_eq!(now.runtimes.as_slice().len(), runtimes - 1);
 }
 

@@ -29,7 +29,7 @@ pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
 pub use quantity::quantity_value;
-pub use read::{Incomplete, Manifest, Object, ReadDocument, Reading, read, read_all, read_document};
+pub use read::{Broken, Incomplete, Manifest, Object, ReadDocument, Reading, read, read_all, read_document};
 pub use serving_runtime::{ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec};
 pub use spans::Spans;
 pub use storage_container::{ClusterStorageContainer, StorageContainer, storage_container_definition};

@@ -54,8 +54,28 @@ pub struct Reading {
     pub manifests: Vec<Manifest>,
     /// Objects with errors in single fields, without those fields.
     pub incomplete: Vec<Incomplete>,
+    /// The objects with errors, including the incomplete ones, as far as they could be told apart.
+    pub broken: Vec<Broken>,
     /// All errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Identity of an object with errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// An object with this name.
+    Named(String),
+    /// A text in which no name was found. It may be several objects, of any name.
+    Unnamed,
+}
+
+impl Broken {
+    /// Returns the identity of the object in a node.
+    fn of(node: &Node) -> Self {
+        let name = node.field("metadata").and_then(|metadata| metadata.field("name"));
+        let name = name.and_then(Node::text).filter(|name| !name.is_empty());
+        name.map_or(Self::Unnamed, |name| Self::Named(name.to_owned()))
+    }
 }
 
 /// Object from which the invalid fields were removed, so that further errors can be found in it.
@@ -101,6 +121,9 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
 pub fn read_all(file: &str, text: &str) -> Reading {
     let mut reader = Reader { file, reading: Reading::default() };
     let (documents, problems) = yaml::documents(text);
+    if !problems.is_empty() {
+        reader.reading.broken.push(Broken::Unnamed);
+    }
     let syntax = |(position, problem)| (position, String::new(), problem);
     reader.diagnostics(problems.into_iter().map(syntax));
     for document in &documents {
@@ -159,10 +182,14 @@ impl Reader<'_> {
                 Content::Map(_) | Content::Scalar(_) => {
                     let (expected, found) = ("a list", items.described());
                     let problem = Problem::WrongType { expected, found };
+                    self.reading.broken.push(Broken::Unnamed);
                     self.diagnostics([(items.position, field, problem)]);
                 }
             },
-            None => self.diagnostics([(node.position, field, Problem::Missing)]),
+            None => {
+                self.reading.broken.push(Broken::Unnamed);
+                self.diagnostics([(node.position, field, Problem::Missing)]);
+            }
         }
     }
 
@@ -184,9 +211,10 @@ impl Reader<'_> {
         match read {
             Some(ReadObject::Valid(object)) => self.reading.manifests.push(manifest(object)),
             Some(ReadObject::Incomplete(object, left_out)) => {
+                self.reading.broken.push(Broken::of(node));
                 self.reading.incomplete.push(Incomplete { manifest: manifest(object), left_out });
             }
-            None => {}
+            None => self.reading.broken.push(Broken::of(node)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_crds::{Incomplete, Manifest, Reading, read_all};
+use weir_crds::{Broken, Incomplete, Manifest, Reading, read_all};
 
 use super::file_kind::FileKind;
 use super::object_errors;
@@ -28,6 +28,8 @@ pub(super) struct ManifestFile {
     pub(super) manifests: Vec<Manifest>,
     /// Objects whose invalid fields were left out; their other fields are still checked.
     pub(super) incomplete: Vec<Incomplete>,
+    /// The objects with errors, as far as they could be told apart.
+    pub(super) broken: Vec<Broken>,
     /// Every error in the text, one sentence each, with its position.
     pub(super) problems: Vec<String>,
     /// Folder that holds the claims: that of the file, or the working directory for a stream from another program.
@@ -77,12 +79,13 @@ impl ManifestFile {
     }
 
     fn parse(name: &str, folder: &Path, text: String, before: Option<&Self>) -> Self {
-        let Reading { manifests, incomplete, diagnostics } = read_all(name, &text);
+        let Reading { manifests, incomplete, broken, diagnostics } = read_all(name, &text);
         let mut file = Self {
             text: text.into(),
             manifests: Vec::new(),
             problems: diagnostics.iter().map(ToString::to_string).collect(),
             incomplete,
+            broken,
             folder: folder.to_owned(),
         };
         let of_incomplete = file.incomplete.iter().flat_map(object_errors::errors_of_incomplete);
@@ -91,6 +94,8 @@ impl ManifestFile {
             let errors = object_errors::errors(&manifest);
             if errors.is_empty() {
                 file.manifests.push(manifest);
+            } else {
+                file.broken.push(Broken::Named(ObjectKey::of(&manifest.object).name().to_owned()));
             }
             file.problems.extend(errors);
         }
@@ -98,6 +103,11 @@ impl ManifestFile {
             file.keep(&before.manifests);
         }
         file
+    }
+
+    /// Returns true if the file has the same text in both versions.
+    pub(super) fn has_text_of(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 
     /// Adds the objects of the previous version that this one does not declare.

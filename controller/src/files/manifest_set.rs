@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use weir_cluster::ServiceName;
 use weir_crds::{Incomplete, Manifest, Object};
 
+use super::absent::{self, Absence, AbsentObject, DELETION_DELAY};
 use super::collect::{self, Collected, Origins};
 use super::creation_times::CreationTimes;
 use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
 use super::model_stamps::StampedModels;
 use super::object_errors::service_name;
+use super::object_key::ObjectKey;
 use crate::declaration::{Declaration, DeclaredService};
 use crate::error::ControllerError;
 use crate::manifest::service::Service;
@@ -41,6 +44,12 @@ pub(super) struct ManifestSet {
     last: Declaration,
     /// File of each object that `last` declares.
     origins: Origins,
+    /// Objects that are in no file any more and are still declared.
+    absent: Vec<AbsentObject>,
+    /// Time of the last read that found a changed file.
+    changed_at: Instant,
+    /// Time at which absent objects may be deleted, if no file changes until then; `None` if no object awaits it.
+    settles_at: Option<Instant>,
     models: Arc<Mutex<StampedModels>>,
     generations: Generations,
 }
@@ -49,17 +58,22 @@ pub(super) struct ManifestSet {
 struct Contents {
     valid: BTreeMap<PathBuf, ManifestFile>,
     problems: Vec<String>,
+    /// Files of which nothing could be read; they keep their last valid version.
+    unread: BTreeSet<PathBuf>,
 }
 
 impl ManifestSet {
     /// Returns a set that has read nothing yet. The first services read get these creation times.
-    pub(super) fn new(paths: &[PathBuf], platform: Platform, created: CreationTimes) -> Self {
+    pub(super) fn new(paths: &[PathBuf], platform: Platform, created: CreationTimes, now: Instant) -> Self {
         Self {
             paths: paths.to_vec(),
             platform,
             valid: BTreeMap::new(),
             last: Declaration::default(),
             origins: Origins::new(),
+            absent: Vec::new(),
+            changed_at: now,
+            settles_at: None,
             models: Arc::default(),
             generations: Generations::new(created),
         }
@@ -77,7 +91,7 @@ impl ManifestSet {
     pub(super) fn first(&mut self) -> Result<Declaration, ControllerError> {
         let files = self.list().map_err(|(path, source)| ControllerError::Read { path, source })?;
         let contents = self.contents(files);
-        Ok(self.declare(contents))
+        Ok(self.declare(contents, self.changed_at))
     }
 
     /// Returns the given paths and the files that are below them now.
@@ -87,8 +101,13 @@ impl ManifestSet {
         files.chain(self.paths.iter().cloned()).collect()
     }
 
-    /// Reads the files after a change. A broken file keeps its last valid version.
-    pub(super) fn next(&mut self) -> Declaration {
+    /// Returns the time at which to read the files again even without a change, to delete objects.
+    pub(super) fn settles_at(&self) -> Option<Instant> {
+        self.settles_at
+    }
+
+    /// Reads the files again. A broken file keeps its last valid version.
+    pub(super) fn next(&mut self, now: Instant) -> Declaration {
         let (files, unread) = match self.list() {
             Ok(files) => (files, None),
             // A missing path is probably being replaced; it must not stop every service.
@@ -101,23 +120,46 @@ impl ManifestSet {
         // A missing file was already reported when it was read.
         let unread = unread.filter(|problem| !contents.problems.contains(problem));
         contents.problems.extend(unread);
-        self.declare(contents)
+        self.declare(contents, now)
     }
 
-    fn declare(&mut self, contents: Contents) -> Declaration {
-        let Contents { valid, mut problems } = contents;
+    fn declare(&mut self, contents: Contents, now: Instant) -> Declaration {
+        let hidden = self.keep_absent(&contents, now);
+        let Contents { valid, mut problems, .. } = contents;
+        problems.extend(hidden);
         let Collected { mut services, runtimes, ignored_objects, problems: conflicts, origins, .. } =
-            collect::collect(&valid, &self.origins);
+            collect::collect(&valid, &self.absent, &self.origins);
         problems.extend(conflicts);
         self.origins = origins;
         self.stamp(&mut services);
-        let services = self.generations.assign(services, now());
+        let services = self.generations.assign(services, seconds_now());
         let valid = share_objects(valid, &services);
         let declared = Declaration::new(services, runtimes, &self.last, &self.platform);
         problems.extend(incomplete_errors(&valid, &declared.runtimes, &self.platform));
         self.valid = valid;
         self.last = Declaration { problems, ignored_objects, ..declared };
         self.last.clone()
+    }
+
+    /// Determines the absent objects that are not deleted yet. Returns a problem for each that errors may hide.
+    fn keep_absent(&mut self, contents: &Contents, now: Instant) -> Vec<String> {
+        let Contents { valid, unread, .. } = contents;
+        if !has_same_texts(valid, &self.valid) {
+            self.changed_at = now;
+        }
+        self.settles_at = None;
+        let mut problems = Vec::new();
+        let before = std::mem::take(&mut self.absent);
+        for object in absent::absent_objects(valid, &self.valid, before, &self.origins) {
+            let key = ObjectKey::of(&object.manifest.object);
+            match absent::absence(&key, valid, unread, now.duration_since(self.changed_at)) {
+                Absence::Unsettled => self.settles_at = Some(self.changed_at + DELETION_DELAY),
+                Absence::Hidden(file) => problems.push(absent::hidden(&key, &file)),
+                Absence::Final => continue,
+            }
+            self.absent.push(object);
+        }
+        problems
     }
 
     /// Adds the states of the services' model files.
@@ -132,7 +174,7 @@ impl ManifestSet {
 
     /// Reads the files. A broken file keeps its last valid version.
     fn contents(&self, files: Vec<PathBuf>) -> Contents {
-        let mut contents = Contents { valid: BTreeMap::new(), problems: Vec::new() };
+        let mut contents = Contents { valid: BTreeMap::new(), problems: Vec::new(), unread: BTreeSet::new() };
         for file in files {
             let before = self.valid.get(&file);
             let read = match ManifestFile::read(&file, before) {
@@ -142,6 +184,7 @@ impl ManifestSet {
                 }
                 Err(problems) => {
                     contents.problems.extend(problems);
+                    contents.unread.insert(file.clone());
                     before.cloned()
                 }
             };
@@ -165,6 +208,13 @@ impl ManifestSet {
         }
         Ok(files)
     }
+}
+
+/// Returns true if both are the same files with the same texts.
+fn has_same_texts(files: &BTreeMap<PathBuf, ManifestFile>, before: &BTreeMap<PathBuf, ManifestFile>) -> bool {
+    let mut pairs = files.iter().zip(before);
+    files.len() == before.len()
+        && pairs.all(|((path, file), (path_before, before))| path == path_before && file.has_text_of(before))
 }
 
 /// Validates the valid fields of services that also have invalid ones, so that one pass reports all errors.
@@ -243,7 +293,7 @@ fn share_objects(
 /// Returns the seconds since 1970, the creation time of services read for the first time: files have no creation time
 /// that survives an edit.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the clock for services in files")]
-fn now() -> u64 {
+fn seconds_now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

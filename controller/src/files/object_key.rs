@@ -1,5 +1,7 @@
 //! Key of an object, by which no two objects may be equal.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_crds::Object;
 
@@ -31,11 +33,25 @@ impl ObjectKey {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn namespaced(kind: &str, metadata: &ObjectMeta) -> Self {
         Self {
             kind: kind.to_owned(),
             namespace: namespace(metadata).to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name } = self;
+        match &**namespace {
+            "" => write!(to, "{kind} {name}"),
+            namespace => write!(to, "{kind} {namespace}/{name}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::event_filter::EventFilter;
 use super::manifest_set::ManifestSet;
@@ -131,7 +131,7 @@ fn failed(path: &Path, error: notify::Error) -> ControllerError {
     }
 }
 
-/// Reads the files after every change, until the last receiver is dropped.
+/// Reads the files after every change, and when missing objects may be deleted, until the last receiver is dropped.
 pub(super) async fn follow(
     mut watcher: Watcher,
     mut manifests: ManifestSet,
@@ -140,11 +140,12 @@ pub(super) async fn follow(
     loop {
         tokio::select! {
             () = watcher.debounced() => {}
+            () = reached(manifests.settles_at()) => {}
             () = declared.closed() => return,
         }
         let read = tokio::task::spawn_blocking(move || {
             watcher.update(&manifests);
-            let declaration = manifests.next();
+            let declaration = manifests.next(clock::now());
             (watcher, manifests, declaration)
         });
         let Ok((back, again, declaration)) = read.await else {
@@ -162,10 +163,18 @@ pub(super) async fn follow(
     }
 }
 
+/// Waits until a time; without one, for ever.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Logs each problem once.
 fn log_new(before: &[String], now: &[String]) {
     for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        tracing::warn!("{problem}; an object with an error keeps its last valid version, others are not affected");
+        tracing::warn!("{problem}; an object with an error keeps its last valid version");
     }
     if now.is_empty() && !before.is_empty() {
         tracing::info!("all manifests are valid again");
