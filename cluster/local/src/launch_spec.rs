@@ -88,14 +88,13 @@ pub struct Inspection {
 pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, ClusterError> {
     let spec = LaunchSpec::of(workload, options)?;
     let mut missing: Vec<_> = spec.models.iter().filter_map(ModelFiles::missing).collect();
-    let runs_weir = spec.runs_weir(options);
-    if runs_weir && spec.needs_model() {
-        missing.extend(spec.models.iter().filter_map(ModelFiles::without_model));
+    let served = command::served(&spec.models).filter(|_| spec.runs_weir(options));
+    if spec.needs_model() {
+        missing.extend(served.and_then(ModelFiles::without_model));
     }
     missing.extend(spec.missing_program());
-    let models = spec.models.iter().filter(|model| runs_weir && model.is_here());
     Ok(Inspection {
-        models: models.map(|model| model.repository.clone()).collect(),
+        models: served.filter(|model| model.is_here()).map(|model| model.repository.clone()).into_iter().collect(),
         fixed_ports: spec.ports.fixed(),
         missing,
         ignored_fields: spec.ignored_fields,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
-use weir_cluster::{check_runtime_arguments, image_name};
+use weir_cluster::{Storage, check_runtime_arguments, image_name};
 
 use super::LaunchSpec;
 use crate::expand::expand;
@@ -163,14 +163,20 @@ fn without_listen_flags(args: &[String]) -> Vec<String> {
 fn defaults(args: &[String], name: &str, models: &[ModelFiles]) -> Vec<String> {
     let mut words = Vec::new();
     if !names_repository(args) {
-        for model in models {
-            words.push(format!("--model-repository={}", model.repository.display()));
-        }
+        let model = served(models).map(|model| format!("--model-repository={}", model.repository.display()));
+        words.extend(model);
     }
     if !is_given(args, "--model-name") && !words.is_empty() {
         words.push(format!("--model-name={name}"));
     }
     words
+}
+
+/// Returns the model that Weir's runtime serves: the one at the path that its arguments name on Kubernetes, or else the
+/// first. The others are for the container's own arguments and variables.
+pub(super) fn served(models: &[ModelFiles]) -> Option<&ModelFiles> {
+    let is_default = |model: &&ModelFiles| model.mount_path == Storage::MOUNT_PATH;
+    models.iter().find(is_default).or(models.first())
 }
 
 fn names_repository(args: &[String]) -> bool {

@@ -77,6 +77,22 @@ fn our_runtime_gets_model_and_listen_flags() {
 }
 
 #[test]
+fn our_runtime_serves_the_model_at_the_default_path_of_several() {
+    let stored = |name: &str, mount_path: &str| Storage {
+        uri: format!("pvc://weir-examples/{name}").into(),
+        mount_path: mount_path.into(),
+        claims: Some("/home/me".into()),
+    };
+    let storage = vec![stored("base", "/mnt/base"), stored("digits", "/mnt/models/")];
+    let several = Workload { storage, ..workload(container(json!({ "image": "weir-runtime" }))) };
+    let spec = LaunchSpec::of(&several, &options()).unwrap();
+    let command = spec.invocation(Ports { http: Some(1111), grpc: Some(2222), metrics: None });
+    assert_eq!(command.args[..2], ["--model-repository=/home/me/weir-examples/digits", "--model-name=digits"]);
+    let repositories = command.args.iter().filter(|arg| arg.starts_with("--model-repository"));
+    assert_eq!(repositories.count(), 1);
+}
+
+#[test]
 fn given_arguments_of_our_runtime_are_kept_except_its_ports() {
     let command = invocation(container(json!({
         "image": "x",
