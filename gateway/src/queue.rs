@@ -4,6 +4,7 @@
 mod activity;
 mod admission;
 mod admission_request;
+pub(crate) mod cause;
 mod concurrency;
 mod credit;
 mod dispatcher;

@@ -13,11 +13,14 @@ impl RevisionQueue {
         let Some(left_out) = self.failures.lock().note(cause, now()) else {
             return;
         };
+        let failure = self.state.lock().failure_message();
         tracing::warn!(
             revision = %self.name,
             cause,
             left_out,
             reason = %reason,
+            // As a string, so that control characters are escaped: the message may quote the output of a program.
+            failure = failure.as_deref(),
             "a request, or one attempt of it, failed"
         );
     }

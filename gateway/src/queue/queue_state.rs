@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use weir_cluster::{Activity, Failure, Outlook};
 
 use super::admission_request::{AdmissionRound, QueueWait};
+use super::cause;
 use super::credit::Credit;
 use super::given_up::{AnswerTime, GivenUp};
 use super::shares::Charge;
@@ -99,10 +100,15 @@ impl QueueState {
         }
     }
 
-    /// Describes a failure, together with the last exit of a replica's program.
+    /// Describes a failure to a client, together with the last exit of a replica's program.
     fn cause(&self, failure: &Failure) -> String {
-        let exit = failure.exit().map_or(String::new(), |exit| format!(" ({exit})"));
-        format!("{}: {}{exit}", failure.reason.label(), failure.sentence(self.last_exit.as_ref()))
+        cause::describe(failure, self.last_exit.as_ref())
+    }
+
+    /// Returns the platform's message about the last failure; `None` if a replica takes requests.
+    pub(super) fn failure_message(&self) -> Option<String> {
+        let failure = self.failure.as_ref().filter(|_| !self.dispatcher.is_open());
+        failure.map(|failure| failure.sentence(self.last_exit.as_ref()))
     }
 
     pub(super) fn count_arrival(&mut self, is_new: bool) {

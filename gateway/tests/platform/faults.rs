@@ -199,7 +199,7 @@ async fn a_request_in_a_crashed_replica_is_not_retried() {
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     let text = answer.text();
     assert!(text.contains("which is not retried"), "{text}");
-    assert!(text.contains("ended with 139"), "{text}");
+    assert!(text.contains("Exited: the program ended (exit status 139)"), "{text}");
     assert_eq!(ended, 1);
 }
 
@@ -264,7 +264,7 @@ async fn no_request_of_a_batch_that_ended_its_replica_within_the_answer_is_sent_
     let (answers, requests) = broken_batch(139).await;
     for answer in answers {
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
-        assert!(answer.text().contains("ended with 139"), "{answer:?}");
+        assert!(answer.text().contains("Exited: the program ended (exit status 139)"), "{answer:?}");
     }
     assert_eq!(requests, 0);
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_cluster::Failure;
-
 use super::request::ProxyRequest;
 use crate::clock::now;
+use crate::queue::cause;
 use crate::upstream::{Upstream, UpstreamError, UpstreamErrorKind};
 
 /// Longest wait for the platform to report how a program ended. A local platform reports within milliseconds. On
@@ -35,7 +34,7 @@ pub(super) enum ReplicaStatus {
     Unreported,
     /// The program was ended from outside.
     Ended,
-    /// The program ended, perhaps because of one of its requests; with the platform's message.
+    /// The program ended, perhaps because of one of its requests; with a description for clients.
     Failed(Arc<str>),
 }
 
@@ -67,17 +66,15 @@ async fn status(upstream: &Upstream, request: &ProxyRequest) -> ReplicaStatus {
     // If no report arrives in time, the cause of the exit is unknown.
     let ended = tokio::time::timeout(report_wait(request.deadline, now()), upstream.ended(exits)).await;
     match ended.ok().flatten() {
-        Some(end) if end.may_be_caused_by_request() => ReplicaStatus::Failed(sentence(&end).into()),
+        Some(end) if end.may_be_caused_by_request() => {
+            let replica = &upstream.name;
+            request.queue.log_failure("replica_ended", &format_args!("replica {replica}: {:?}", end.message));
+            ReplicaStatus::Failed(cause::describe(&end, None).into())
+        }
         Some(_) => ReplicaStatus::Ended,
         None if upstream.lost.is_cancelled() => ReplicaStatus::Removed,
         None => ReplicaStatus::Unreported,
     }
-}
-
-/// Returns the message about a program's exit, with the exit status.
-fn sentence(end: &Failure) -> String {
-    let message = &end.message;
-    end.exit().map_or_else(|| message.to_string(), |exit| format!("{message} ({exit})"))
 }
 
 /// Returns the longest wait for a report. At most half of the time left until the request's deadline is spent on it, so
