@@ -144,6 +144,18 @@ async fn a_service_may_open_control() {
     assert_eq!(replica.requests(), 2 * 2 * CONTROL.len());
 }
 
+/// A server may refuse control calls because of its flags.
+#[tokio::test]
+async fn a_failed_control_call_is_no_failure_of_the_revision() {
+    let (world, _replica) = World::with(Behaviour::Fail).await;
+    world.serve(&[100], |route| route.control = ControlRoutes::Open).await;
+    for path in ["/v2/repository/models/digits/load", "/v2/models/digits/infer"] {
+        let answer = once(world.address(), post(HOST, path, "")).await;
+        assert!(answer.status.is_server_error(), "{path}: {answer:?}");
+    }
+    world.activity(1, |activity| (activity.arrivals, activity.failed, activity.in_flight) == (2, 1, 0)).await;
+}
+
 /// A control call that names only a model is refused even if the service opens control calls.
 #[tokio::test]
 async fn control_is_closed_by_model_name() {

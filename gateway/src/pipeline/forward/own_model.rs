@@ -3,8 +3,8 @@
 
 use bytes::Buf;
 use http::{Method, Response};
-use weir_protocol::Code;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, find_model_name};
+use weir_protocol::{Code, is_control};
 
 use super::request::ProxyRequest;
 use crate::body::{BufferedBody, ChunkReader};
@@ -21,6 +21,8 @@ pub(super) fn verdict(request: &ProxyRequest, buffered: &BufferedBody, response:
         Some(Code::NotFound) if infers_own_model(request, buffered) => Verdict::Failed,
         // The replica knows the request's deadline too, and may be the first to see it pass.
         Some(Code::DeadlineExceeded) if verdict == Verdict::Failed => request.missed,
+        // A server refuses control calls because of its flags, which says nothing about its inferences.
+        Some(_) if verdict == Verdict::Failed && is_control(request.path.path()) => Verdict::Uncounted,
         Some(_) | None => verdict,
     }
 }
