@@ -3,7 +3,8 @@
 pub(super) mod grpc;
 mod http;
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use ::http::{Method, Response};
 use weir_cluster::{Destination, OpenAiApi, Route};
@@ -29,6 +30,9 @@ const EXTENSIONS: &[&str] = &[
     "parameters",
     "statistics",
 ];
+
+/// Reason that a model is down whose name is that of several services' models.
+const SEVERAL: &str = "several services have this model: call one by its host or below its path";
 
 /// Answers a call to the server as a whole, or refuses a call that needs a single service; `None` for other calls.
 pub(crate) fn answer(
@@ -70,21 +74,27 @@ fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
     reasons.next()
 }
 
-/// Returns the models that are routed by name and that the sender may use, each with its service's health and, if the
-/// service is down, the reason.
+/// Returns the models that are routed by name and that the sender may use, each with its health and, if it is down, the
+/// reason. A model of several services is listed once; it is down, because a call by its name reaches none of them.
 fn models(table: &RouteTable, guard: &Guard<'_>) -> Vec<(String, Health, Option<String>)> {
-    let routes = table.routes.as_slice().iter();
-    let named = routes.filter(|route| guard.sees(route)).filter_map(|route| Some((route.model.as_deref()?, route)));
-    named
-        .map(|(model, route)| {
-            let reason = why_down(table, route);
-            let health = match reason {
-                None => Health::Up,
-                Some(_) => Health::Down,
-            };
-            (model.to_owned(), health, reason)
-        })
-        .collect()
+    let routes = table.routes.as_slice().iter().filter(|route| guard.sees(route));
+    let mut models: Vec<(String, Health, Option<String>)> = Vec::new();
+    let mut places = HashMap::new();
+    for (model, route) in routes.filter_map(|route| Some((route.model.as_deref()?, route))) {
+        match places.entry(model) {
+            Entry::Vacant(entry) => {
+                let reason = why_down(table, route);
+                let health = if reason.is_none() { Health::Up } else { Health::Down };
+                entry.insert(models.len());
+                models.push((model.to_owned(), health, reason));
+            }
+            Entry::Occupied(entry) => {
+                let (_, health, reason) = &mut models[*entry.get()];
+                (*health, *reason) = (Health::Down, Some(SEVERAL.to_owned()));
+            }
+        }
+    }
+    models
 }
 
 /// Returns the models that are routed by name and whose servers may have OpenAI's API: all but those that are known to
@@ -95,21 +105,31 @@ fn openai_models(table: &RouteTable, guard: &Guard<'_>) -> Vec<String> {
         OpenAiApi::Undeclared | OpenAiApi::Supported => route.model.as_deref(),
         OpenAiApi::Absent => None,
     });
-    models.map(str::to_owned).collect()
+    let mut listed = HashSet::new();
+    models.filter(|model| listed.insert(*model)).map(str::to_owned).collect()
 }
 
-/// Returns why the server is not ready; `None` if every declared or routed service is ready. A service is named only to
-/// those who may use it.
+/// Returns why the server is not ready; `None` if every declared or routed service is ready or stopped on purpose. A
+/// service is named only to those who may use it.
 fn why_not_ready(table: &RouteTable, guard: &Guard<'_>) -> Option<String> {
     if !are_routed(table) {
         return Some("not every declared service has a route yet".to_owned());
     }
-    let mut each = table.routes.as_slice().iter();
+    let routes = table.routes.as_slice().iter();
+    let mut each = routes.filter(|route| !is_stopped(route));
     each.find_map(|route| {
         let reason = why_down(table, route)?;
         let is_seen = guard.sees(route);
         Some(if is_seen { format!("service {}: {reason}", route.service) } else { "a service is not ready".to_owned() })
     })
+}
+
+/// True for a service that its owner has stopped: it should serve no requests.
+fn is_stopped(route: &Route) -> bool {
+    match route.destination {
+        Destination::Nowhere(_) => true,
+        Destination::Split(_) => false,
+    }
 }
 
 /// True if every declared service has a route or, if the declared services are unknown, once any routes are known.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tokio::sync::Semaphore;
-use weir_cluster::{Tag, Tagged};
+use weir_cluster::{Apply, Desired, Destination, Route, ServiceName, Tag, Tagged};
 
 use crate::client::{Client, once, post, with};
 use crate::replica::{Behaviour, TestReplica};
@@ -201,6 +201,32 @@ async fn a_removed_route_fails_queued_requests_and_lets_those_at_replicas_finish
     let mut reports = world.gateways[0].gateway.reports();
     let without = reports.wait_for(|report| report.revisions.is_empty());
     assert!(tokio::time::timeout(TEST_TIMEOUT, without).await.is_ok());
+}
+
+/// Adds a stopped service of another team, whose model has the name `digits` too.
+async fn add_stopped(world: &World) {
+    let service = ServiceName::new("other", "digits").unwrap();
+    let mut route = Route::new(service.clone(), Destination::Nowhere("the service is stopped".into()));
+    route.model = Some("digits".into());
+    world.fake.apply(Desired::new(service, Vec::new(), Some(route)).unwrap()).await.unwrap();
+    world.settled().await;
+}
+
+#[tokio::test]
+async fn a_model_of_two_services_is_listed_once_and_a_stopped_service_is_not_waited_for() {
+    let (world, _replica) = World::with(ECHO).await;
+    add_stopped(&world).await;
+    let client = |method: &'static str, path: &'static str| {
+        let request = http::Request::builder().method(method).uri(path).header("host", "localhost");
+        once(world.address(), request.body(http_body_util::Full::default()).unwrap())
+    };
+    assert_eq!(client("GET", "/v2/health/ready").await.text(), "{\"ready\":true}");
+    assert_eq!(client("GET", "/v2/models").await.text(), "{\"models\":[\"digits\"]}");
+    let openai = client("GET", "/v1/models").await;
+    assert_eq!(openai.text().matches("\"id\":\"digits\"").count(), 1, "{openai:?}");
+    let index = client("POST", "/v2/repository/index").await;
+    assert_eq!(index.text().matches("\"name\":\"digits\"").count(), 1, "{index:?}");
+    assert!(index.text().contains("several services have this model"), "{index:?}");
 }
 
 #[tokio::test]
