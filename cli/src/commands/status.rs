@@ -22,6 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of `--watch`, the same as that of the gateway's reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Reason of the condition `Ready` of a service that its annotation stops.
+const STOPPED: &str = "Stopped";
+
 /// Terminal sequence that moves the cursor to the upper left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
@@ -88,12 +91,13 @@ fn prefix(args: &StatusArgs) -> &'static str {
     if args.watch && args.format() != OutputFormat::Json && std::io::stdout().is_terminal() { CLEAR } else { "" }
 }
 
-/// Returns success if every service is ready and no revision with desired replicas fails.
+/// Returns success if every service is ready or stopped on purpose, and no revision with desired replicas fails.
 fn exit(table: &StatusTable) -> Exit {
     let are_well = table.services.iter().all(|service| {
         let mut revisions = service.revisions.iter();
         let fails = revisions.any(|revision| revision.wanted > 0 && revision.failure.is_some());
-        service.ready == "True" && !fails
+        let is_stopped = service.reason.as_deref() == Some(STOPPED);
+        (service.ready == "True" || is_stopped) && !fails
     });
     if are_well { Exit::Done } else { Exit::Failed }
 }
@@ -103,6 +107,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::commands::status_table::ServiceRow;
 
     #[tokio::test]
     async fn a_weir_up_that_does_not_answer_is_not_reported_as_down() {
@@ -118,5 +123,26 @@ mod tests {
         assert!(matches!(error, CliError::Server { .. }), "{error}");
         let error = fetch(folder.path()).await.err().unwrap();
         assert!(matches!(error, CliError::NotUp { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_service_that_is_stopped_on_purpose_is_no_failure() {
+        let table = |ready: &str, reason: Option<&str>| StatusTable {
+            services: vec![ServiceRow {
+                namespace: "default".to_owned(),
+                name: "digits".to_owned(),
+                ready: ready.to_owned(),
+                reason: reason.map(str::to_owned),
+                message: None,
+                url: "http://localhost:8080/serving/default/digits".to_owned(),
+                host_url: None,
+                notes: Vec::new(),
+                revisions: Vec::new(),
+            }],
+            problems: Vec::new(),
+        };
+        assert_eq!(exit(&table("True", None)), Exit::Done);
+        assert_eq!(exit(&table("False", Some(STOPPED))), Exit::Done);
+        assert_eq!(exit(&table("False", Some("Unscheduled"))), Exit::Failed);
     }
 }
