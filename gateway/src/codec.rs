@@ -73,7 +73,7 @@ pub(crate) fn error(form: ErrorForm, error: &GatewayError) -> Response<Downstrea
 fn challenge(refusal: Refusal) -> HeaderValue {
     HeaderValue::from_static(match refusal {
         Refusal::NoCredential => "Bearer",
-        Refusal::InvalidCredential => "Bearer error=\"invalid_token\"",
+        Refusal::InvalidCredential | Refusal::SeveralCredentials => "Bearer error=\"invalid_token\"",
         Refusal::Forbidden => "Bearer error=\"insufficient_scope\"",
     })
 }

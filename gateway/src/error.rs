@@ -207,6 +207,8 @@ pub(crate) enum Refusal {
     NoCredential,
     /// The key or token is not valid.
     InvalidCredential,
+    /// The request has several keys or tokens.
+    SeveralCredentials,
     /// No rule allows the request to this client.
     Forbidden,
 }
@@ -216,7 +218,7 @@ impl Refusal {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::NoCredential => "no_credential",
-            Self::InvalidCredential => "invalid_credential",
+            Self::InvalidCredential | Self::SeveralCredentials => "invalid_credential",
             Self::Forbidden => "forbidden",
         }
     }
@@ -229,6 +231,9 @@ impl fmt::Display for Refused {
                 f.write_str("a key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")
             }
             (Refusal::InvalidCredential, _) => f.write_str("the key or token is not valid"),
+            (Refusal::SeveralCredentials, _) => f.write_str(
+                "the request has several keys: send one, as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+            ),
             (Refusal::Forbidden, Some(client)) => {
                 write!(f, "{client} may not send this request, or there is no such service")
             }
@@ -333,7 +338,9 @@ impl Coded for GatewayError {
             Self::UnknownEncoding(_) => Code::UnknownCoding,
             Self::OneRuntime(_) | Self::NoUpgrade | Self::NoMethod { .. } | Self::GrpcOverHttp1 => Code::Unimplemented,
             Self::Refused(refused) => match refused.refusal {
-                Refusal::NoCredential | Refusal::InvalidCredential => Code::Unauthenticated,
+                Refusal::NoCredential | Refusal::InvalidCredential | Refusal::SeveralCredentials => {
+                    Code::Unauthenticated
+                }
                 Refusal::Forbidden => Code::Forbidden,
             },
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,

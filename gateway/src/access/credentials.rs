@@ -14,7 +14,8 @@ const BEARER: &[u8] = b"bearer ";
 
 static CREDENTIALS: [HeaderName; 2] = [AUTHORIZATION, API_KEY];
 
-/// Reason why the key or token of a request is refused. It is logged; the client reads only that its key is invalid.
+/// Reason why the key or token of a request is refused. It is logged; the client reads only
+/// that its key is invalid, or that it has sent several.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthError {
     /// The API key is invalid.

@@ -410,7 +410,12 @@ fn refuse_key(route: Option<&Route>, operation: &'static str, error: &AuthError)
         | AuthError::Several => None,
     };
     GatewayError::Refused(Box::new(Refused {
-        refusal: Refusal::InvalidCredential,
+        refusal: match error {
+            AuthError::Several => Refusal::SeveralCredentials,
+            AuthError::Key(_) | AuthError::Token(_) | AuthError::Certificate(_) | AuthError::NameOfKeys => {
+                Refusal::InvalidCredential
+            }
+        },
         client,
         service: route.map(|route| route.service.to_string()),
         operation,

@@ -74,6 +74,9 @@ async fn several_keys_are_refused_in_any_order_and_form() {
     ] {
         let answer = once(guarded.world.address(), infer(lines)).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{lines:?}");
+        // Two keys in one line are one wrong key.
+        let says_several = answer.text().contains("the request has several keys: send one");
+        assert_eq!(says_several, lines.len() > 1, "{answer:?}");
     }
     assert_eq!(guarded.replica.requests(), 0);
 }
