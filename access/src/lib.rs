@@ -8,7 +8,6 @@ mod client_certificates;
 mod client_id;
 mod division;
 mod document;
-mod fingerprint;
 mod issuer;
 mod key;
 mod keys;
@@ -19,25 +18,23 @@ mod policy;
 mod rate;
 mod rule;
 mod rules;
-mod service_id;
-mod shared_names;
 
 pub use caller::Caller;
 pub use client_certificates::{CertificateName, ClientCertificates, RESERVED_NAMES, is_client_prefix};
 pub use client_id::ClientId;
 pub use division::part_of_count;
 pub use document::{AccessDocument, WrittenKey};
-pub use fingerprint::Fingerprint;
 pub use issuer::{IssuerKind, IssuerSettings};
 pub use key::{KeyDigest, KeyId, NewKey};
+pub use keys::Fingerprint;
 pub use keys::{KeyError, Keys};
 pub use limits::ClientLimits;
 pub use operation::{Operation, Operations};
+pub use pattern::ServiceId;
 pub use policy::{Policy, PolicyError, Problem};
 pub use rate::{Rate, Unit};
 pub use rule::{Rule, RuleError};
 pub use rules::{Grant, Rules, ServiceRules, Verdict};
-pub use service_id::ServiceId;
 
 /// Longest name of a client, in bytes. ServiceAccounts of Kubernetes have up to 150.
 pub const MAX_NAME: usize = 253;

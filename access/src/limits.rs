@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pattern;
+use crate::pattern::ServiceId;
 use crate::rate::{Rate, Unit};
 use crate::rule::is_service_pattern;
-use crate::service_id::ServiceId;
 
 /// Maximum number of limits in all access files together: a request may be compared with all of them.
 pub(crate) const MAX_LIMITS: usize = 256;

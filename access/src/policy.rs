@@ -11,15 +11,14 @@ use jiff::Timestamp;
 use crate::caller::Caller;
 use crate::client_certificates::{self, ClientCertificates, RESERVED_NAMES};
 use crate::document::{AccessDocument, WrittenKey};
-use crate::issuer::IssuerSettings;
+use crate::issuer::{IssuerKind, IssuerSettings};
 use crate::key::{KeyDigest, KeyId};
 use crate::keys::Keys;
 use crate::limits::{ClientLimits, MAX_LIMITS};
 use crate::operation::Operations;
+use crate::pattern::ServiceId;
 use crate::rule::{RuleError, below};
 use crate::rules::Rules;
-use crate::service_id::ServiceId;
-use crate::shared_names;
 
 /// Keys and rules of all access files.
 #[derive(Debug, Default)]
@@ -132,7 +131,7 @@ impl Policy {
             rules.extend(content.rules.iter().cloned());
             issuers.extend(content.issuers.iter().cloned());
         }
-        for (document, at) in shared_names::entries_with_shared_names(documents) {
+        for (document, at) in entries_with_shared_names(documents) {
             let field = format!("clientCertificates[{at}].clientPrefix");
             errors.push(PolicyError { document, field, problem: Problem::SharedPrefix });
         }
@@ -200,4 +199,24 @@ fn check_limits(limits: &ClientLimits) -> Result<(), (String, Problem)> {
 fn seconds(text: &str) -> Result<u64, Problem> {
     let time: Timestamp = text.parse().map_err(|_| Problem::Time)?;
     Ok(u64::try_from(time.as_second()).unwrap_or(0))
+}
+
+/// Returns document and index of each entry whose clients could have the same names as those of an earlier entry or of
+/// an OpenID issuer. That is possible if one of the two prefixes begins with the other one. The names of Kubernetes are
+/// reserved, so they need no prefix.
+fn entries_with_shared_names(documents: &[AccessDocument]) -> Vec<(usize, usize)> {
+    let issuers = documents.iter().flat_map(|document| &document.issuers);
+    let issuers = issuers.filter(|issuer| issuer.kind == IssuerKind::OpenId);
+    let mut prefixes: Vec<&str> = issuers.map(|issuer| &*issuer.client_prefix).collect();
+    let mut shared = Vec::new();
+    for (document, content) in documents.iter().enumerate() {
+        for (at, entry) in content.client_certificates.iter().enumerate() {
+            let own = &*entry.client_prefix;
+            if prefixes.iter().any(|other| other.starts_with(own) || own.starts_with(other)) {
+                shared.push((document, at));
+            }
+            prefixes.push(own);
+        }
+    }
+    shared
 }

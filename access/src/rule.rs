@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::operation::{Operation, Operations};
 use crate::pattern;
-use crate::service_id::{EVERY_SERVICE, ServiceId};
+use crate::pattern::{EVERY_SERVICE, ServiceId};
 
 /// Maximum number of rules in an annotation. A request to the service may be compared with all of them, which takes
 /// time of a gateway that other services share.

@@ -10,8 +10,8 @@ use foldhash::fast::RandomState;
 
 use crate::caller::Caller;
 use crate::operation::Operation;
+use crate::pattern::ServiceId;
 use crate::rule::{MAX_RULES, Rule, RuleError, below};
-use crate::service_id::ServiceId;
 
 /// The rules of all access files, with an index: the cost of a decision does not grow with the rules for other clients.
 #[derive(Clone, Debug, Default)]
