@@ -9,15 +9,15 @@
 
 mod audit;
 mod credentials;
-mod gateway_count;
 mod guard;
 mod in_flight;
 mod operation;
 mod request_shares;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use http::request::Parts;
@@ -29,7 +29,6 @@ use crate::clock::seconds_since_1970;
 use crate::rates::Rates;
 use audit::Audit;
 use credentials::AuthError;
-use gateway_count::GatewayCount;
 pub(crate) use guard::{Choice, Guard, HeldLimits, Opened, RequestOrigin};
 use in_flight::{HeldSlots, InFlight};
 pub(crate) use request_shares::RequestShares;
@@ -168,5 +167,25 @@ fn without_keys(policy: &Policy, caller: Arc<Caller>) -> Result<Arc<Caller>, Aut
 impl fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessControl").field("policy", &*self.policy.load()).finish_non_exhaustive()
+    }
+}
+
+/// Number of gateways that are up, this one included. A gateway that knows no other is alone.
+#[derive(Debug)]
+struct GatewayCount(AtomicU32);
+
+impl Default for GatewayCount {
+    fn default() -> Self {
+        Self(AtomicU32::new(1))
+    }
+}
+
+impl GatewayCount {
+    fn set(&self, gateways: u32) {
+        self.0.store(gateways, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.0.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
     }
 }

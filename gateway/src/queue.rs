@@ -13,9 +13,7 @@ mod first_byte;
 mod fixed_hash;
 mod given_up;
 mod partition;
-mod queue_limit;
 mod queue_state;
-pub(crate) mod readiness;
 mod refusal;
 mod release;
 mod reported_waits;
@@ -46,7 +44,6 @@ pub(crate) use dispatcher::{EndpointId, EndpointSpec, EndpointState, HANDOVER, O
 use first_byte::FirstByteWait;
 use given_up::{AnswerTime, GivenUp};
 pub(crate) use partition::{GatewaySet, Membership, owner};
-pub(crate) use queue_limit::QueueLimit;
 use queue_state::{QueueState, notify};
 use reported_waits::ReportedWaits;
 pub(crate) use shares::ClientShare;
@@ -77,6 +74,14 @@ pub(crate) struct RevisionQueue {
     /// Causes of failed requests that were logged, each with its time.
     failures: Mutex<FailureLog>,
     wakes: Arc<WakeUps>,
+}
+
+/// Limit of a queue, or its current content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueLimit {
+    pub(crate) requests: usize,
+    /// Bytes of the requests' bodies together.
+    pub(crate) bytes: usize,
 }
 
 /// Scale of a revision.

@@ -11,10 +11,11 @@ use weir_cluster::{Outlook, Phase, ReadyCall, Replica, Revision, RevisionName, S
 use crate::options::Options;
 use crate::queue::{
     EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue, RevisionState, Scale,
-    WakeUps, owner, readiness,
+    WakeUps, owner,
 };
 use crate::router::RouteTable;
 use crate::upstream::Upstream;
+use crate::upstream::probe::probe_until_ready;
 
 /// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
@@ -111,7 +112,7 @@ impl State {
         for (name, queue) in self.changed(before) {
             let revision = self.snapshot.revision(name);
             if let Some(revision) = revision.filter(|one| one.ready_call == ReadyCall::V2) {
-                readiness::probe_replicas(queue, revision, is_ready);
+                probe_replicas(queue, revision, is_ready);
             }
         }
     }
@@ -250,6 +251,24 @@ fn endpoint_state(phase: Phase, upstream: &Upstream) -> EndpointState {
         Phase::Starting if upstream.is_ready() => EndpointState::Open,
         Phase::Pending | Phase::Starting | Phase::Unready | Phase::BackOff | Phase::Terminating => {
             EndpointState::Closed
+        }
+    }
+}
+
+/// Starts a probe of each replica of the revision that was not probed yet. The task ends with its replica, or notifies
+/// `is_ready`.
+fn probe_replicas(queue: &Arc<RevisionQueue>, revision: &Revision, is_ready: &Arc<Notify>) {
+    for (upstream, _, _) in queue.replicas() {
+        let mut replicas = revision.replicas.iter();
+        let replica = replicas.find(|replica: &&Replica| upstream.is(replica));
+        let is_up = replica.is_some_and(|replica| match replica.phase {
+            Phase::Starting | Phase::Ready => true,
+            Phase::Pending | Phase::Unready | Phase::BackOff | Phase::Terminating => false,
+        });
+        if is_up && upstream.begins_probe() {
+            let (queue, reporter) = (Arc::clone(queue), Arc::clone(&upstream));
+            let report = move |capacity| queue.report_capacity(&reporter, capacity);
+            tokio::spawn(probe_until_ready(upstream, Arc::clone(is_ready), report));
         }
     }
 }

@@ -16,10 +16,8 @@ use crate::rates::Meter;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
-    /// Made by the gateway.
-    Local { data: Option<Bytes>, trailers: Option<HeaderMap> },
-    /// The rows of one entry in a batch's response.
-    Pieces { data: VecDeque<Bytes>, trailers: Option<HeaderMap> },
+    /// Made by the gateway, or the rows of one entry in a batch's response.
+    Local { data: VecDeque<Bytes>, trailers: Option<HeaderMap> },
     /// Relayed from a replica or another gateway, with its beginning or the whole body already read.
     Ahead {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
@@ -39,11 +37,11 @@ pub(crate) enum DownstreamBody {
 
 impl DownstreamBody {
     pub(crate) fn local(data: Bytes) -> Self {
-        Self::Local { data: (!data.is_empty()).then_some(data), trailers: None }
+        Self::Local { data: Some(data).filter(|data| !data.is_empty()).into_iter().collect(), trailers: None }
     }
 
     pub(crate) fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
-        Self::Local { data: Some(data), trailers: Some(trailers) }
+        Self::Local { data: [data].into(), trailers: Some(trailers) }
     }
 
     /// Returns the body of a response with these headers that this meter counts.
@@ -65,10 +63,6 @@ impl Body for DownstreamBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Local { data, trailers } => {
-                let frame = data.take().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers));
-                Poll::Ready(frame.map(Ok))
-            }
-            Self::Pieces { data, trailers } => {
                 let frame = data.pop_front().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
@@ -89,8 +83,7 @@ impl Body for DownstreamBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Local { data, trailers } => data.is_none() && trailers.is_none(),
-            Self::Pieces { data, trailers } => data.is_empty() && trailers.is_none(),
+            Self::Local { data, trailers } => data.is_empty() && trailers.is_none(),
             Self::Ahead { frames, rest, .. } => {
                 frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream())
             }
@@ -101,8 +94,7 @@ impl Body for DownstreamBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Local { data, .. } => SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64)),
-            Self::Pieces { data, .. } => SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Local { data, .. } => SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum()),
             Self::Ahead { left: Some(left), .. } => SizeHint::with_exact(*left),
             Self::Ahead { frames, rest, .. } => {
                 // A body of known length has no trailers, so its length is exact only if all its frames are data.

@@ -10,8 +10,6 @@
 
 mod dispatch;
 mod entry;
-mod in_flight;
-mod in_place;
 mod message;
 mod queue;
 mod request;
@@ -41,6 +39,7 @@ use crate::queue::{QueueLimit, RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
 use request::{BatchKey, ParsedRequest};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Batching settings of one route.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +122,7 @@ impl Batching {
         let Some(max_in_flight) = queue.max_batches() else {
             return forward(&self.context, &request, &mut buffered).await;
         };
-        let Some((parsed, key)) = in_place::run(buffered.size(), || {
+        let Some((parsed, key)) = run_in_place(buffered.size(), || {
             let parsed = ParsedRequest::read(&request, &buffered)?;
             let key = parsed.key(&request);
             Some((parsed, key))
@@ -304,4 +303,31 @@ async fn respond(
         Ok(_) | Err(_) => queue.count(verdict),
     }
     response
+}
+
+/// A batch in flight. Dropping the guard dispatches the batches that waited for its end.
+struct InFlightBatch {
+    batcher: Arc<Batcher>,
+    queue: Arc<RevisionQueue>,
+    settings: BatchSettings,
+}
+
+impl Drop for InFlightBatch {
+    fn drop(&mut self) {
+        self.batcher.update(&self.queue, |batches| batches.complete());
+        dispatch::dispatch(&self.batcher, &self.queue, self.settings);
+    }
+}
+
+/// Size in bytes above which another thread takes over this thread's tasks while a body is parsed. Parsing the numbers
+/// of a tensor takes some 10 ms per MiB, during which no other connection would be served.
+const LARGE: usize = 256 << 10;
+
+/// Runs the work on a body of this many bytes. Work that takes milliseconds does not block the other tasks of its thread.
+fn run_in_place<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes > LARGE && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
 }

@@ -7,4 +7,5 @@
 pub(crate) mod grpc;
 mod grpc_call;
 pub(crate) mod probe_services;
+mod service;
 pub(crate) mod v2;

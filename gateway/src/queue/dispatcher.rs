@@ -22,9 +22,9 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use crate::queue::QueueLimit;
 use crate::queue::concurrency::{ConcurrencyLimit, Usage};
 use crate::queue::partition::{GatewaySet, Ownership};
-use crate::queue::queue_limit::QueueLimit;
 use crate::queue::shares::{Charge, ClientShare, Shares};
 use crate::queue::verdict::Outcome;
 use endpoint::Endpoint;

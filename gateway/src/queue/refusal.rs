@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::QueueLimit;
 use super::RevisionQueue;
 use super::admission_request::{AdmissionRequest, Arrival};
-use super::queue_limit::QueueLimit;
 use super::queue_state::QueueState;
 use crate::clock::now;
 use crate::error::{ClientLimit, GatewayError};

@@ -11,10 +11,9 @@ use tokio::runtime::Handle;
 use weir_serve::byte_budget::BudgetPermit;
 
 use super::entry::BatchEntry;
-use super::in_flight::InFlightBatch;
 use super::request::{ParsedRequest, batch_headers};
 use super::response::{BatchOutcome, BatchResponse, distribute};
-use super::{BatchSettings, Batcher};
+use super::{BatchSettings, Batcher, InFlightBatch};
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::now;
 use crate::context::Context;
@@ -30,7 +29,7 @@ pub(super) fn dispatch(batcher: &Arc<Batcher>, queue: &Arc<RevisionQueue>, setti
     loop {
         let batch = batcher.update(queue, |batches| batches.next(&limits, now()));
         let Some(batch) = batch else { return };
-        let in_flight = InFlightBatch { batcher: Arc::clone(batcher), queue: Arc::clone(queue), settings, dispatch };
+        let in_flight = InFlightBatch { batcher: Arc::clone(batcher), queue: Arc::clone(queue), settings };
         start(batch, in_flight);
     }
 }

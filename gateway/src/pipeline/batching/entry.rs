@@ -3,7 +3,7 @@
 use http::Response;
 use tokio::sync::oneshot;
 
-use super::in_flight::InFlightBatch;
+use super::InFlightBatch;
 use super::request::ParsedRequest;
 use crate::body::BufferedBody;
 use crate::body::DownstreamBody;

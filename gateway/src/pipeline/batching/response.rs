@@ -260,7 +260,7 @@ impl BatchResponse {
         let data = body.filter(|piece| !piece.is_empty());
         let data = data.map(|piece| charged(piece, Arc::clone(&self.permit))).collect();
         let trailers = (!trailers.is_empty()).then_some(trailers);
-        let mut response = Response::new(DownstreamBody::Pieces { data, trailers });
+        let mut response = Response::new(DownstreamBody::Local { data, trailers });
         *response.status_mut() = self.head.status;
         *response.headers_mut() = headers;
         response

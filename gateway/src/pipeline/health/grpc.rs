@@ -1,30 +1,23 @@
 //! Answers `grpc.health.v1.Health` for a service at once, like ready calls: it takes no credit and wakes no revision.
 //! If a watch were forwarded to a replica, it would hold a credit for as long as the client keeps it open.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::{Stream, stream};
 use http::Uri;
 use http::request::Parts;
 use hyper::body::Incoming;
-use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_server::{Health, HealthServer};
-use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_health::pb::health_server::HealthServer;
 use weir_serve::TimedBody;
 
 use super::grpc_call;
+use super::service::HealthService;
 use crate::body::DownstreamBody;
 use crate::context::Context;
 use crate::wire::protocol::Protocol;
 
 /// Paths of the calls, as a server sees them.
 const CALLS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
-
-/// Time between two checks of a watched service; gateways publish reports as often.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the path of a health call, without its first `prefix` bytes; `None` for any other request.
 pub(crate) fn path_of_call(protocol: Protocol, parts: &Parts, prefix: usize) -> Option<&'static str> {
@@ -42,70 +35,19 @@ pub(crate) async fn answer(
     parts: &Parts,
     body: Incoming,
 ) -> http::Response<DownstreamBody> {
-    let health = ServiceHealth { context: Arc::clone(context), head: Arc::new(parts.clone()) };
+    // The name in the message is ignored, as in Triton and the runtime: the call asks about the service to which it was
+    // sent. The head leads to the service also after a rollout.
+    let (served, head) = (Arc::clone(context), Arc::new(parts.clone()));
+    let status = move |_: &str| {
+        let serves = served.state.load().routes.would_serve(&head);
+        if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
+    };
+    let health = HealthService { status, leaving: context.leaving.clone() };
     // The request is a single message. Unlike the next message of a stream, it is expected at once.
     let body = TimedBody::whole(body, context.options.connections.upload());
     let request = grpc_call::request(parts, Uri::from_static(path), body);
     let shutdown = context.shutdown.clone();
     grpc_call::answer(HealthServer::new(health), request, shutdown).await
-}
-
-/// Health of one service. The name in the message is ignored, as in Triton and the runtime: the call asks about the
-/// service to which it was sent.
-#[derive(Clone)]
-struct ServiceHealth {
-    context: Arc<Context>,
-    /// Request head that leads to the service, also after a rollout.
-    head: Arc<Parts>,
-}
-
-impl ServiceHealth {
-    /// Returns the current status. Once the gateway leaves, the status is `NotServing`, so that clients go to another
-    /// gateway.
-    fn status(&self) -> ServingStatus {
-        let serves = || self.context.state.load().routes.would_serve(&self.head);
-        if !self.context.leaving.is_cancelled() && serves() {
-            ServingStatus::Serving
-        } else {
-            ServingStatus::NotServing
-        }
-    }
-
-    /// Waits until the status differs from the last one. The waiting stream ends with the gateway.
-    async fn changed(&self, last: Option<ServingStatus>) -> ServingStatus {
-        loop {
-            let status = self.status();
-            if last != Some(status) {
-                return status;
-            }
-            let leaving = &self.context.leaving;
-            tokio::select! {
-                () = leaving.cancelled(), if !leaving.is_cancelled() => {}
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
-        }
-    }
-}
-
-#[tonic::async_trait]
-impl Health for ServiceHealth {
-    async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        Ok(Response::new(response(self.status())))
-    }
-
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
-
-    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let changes = stream::unfold((self.clone(), None), |(health, last)| async move {
-            let status = health.changed(last).await;
-            Some((Ok(response(status)), (health, Some(status))))
-        });
-        Ok(Response::new(Box::pin(changes)))
-    }
-}
-
-fn response(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse { status: status.into() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::{Dispatcher, EndpointId, Ownership};
-use crate::queue::queue_limit::QueueLimit;
+use crate::queue::QueueLimit;
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// Returns the limit of queued requests.

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Instant;
 
 use super::{ClientId, ClientShare, Share, Shares};
-use crate::queue::queue_limit::QueueLimit;
+use crate::queue::QueueLimit;
 
 /// A request that enters a full queue.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::now;
-use crate::queue::queue_limit::QueueLimit;
+use crate::queue::QueueLimit;
 
 fn share(client: u64, weight: u16) -> ClientShare {
     ClientShare { client: ClientId::of(&client.to_string()), weight: NonZeroU16::new(weight).unwrap() }
