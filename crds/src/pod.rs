@@ -48,8 +48,7 @@ pub(crate) fn serialize_container<S: Serializer>(container: &Container, to: S) -
 fn without_empty(field: &str, of: &impl Serialize) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(of)?;
     if let Some(fields) = value.as_object_mut()
-        && let Some(Value::Array(_) | Value::String(_)) = fields.get(field)
-        && is_empty(&fields[field])
+        && fields.get(field).is_some_and(is_empty)
     {
         fields.remove(field);
     }
