@@ -4,7 +4,6 @@
 pub(crate) mod key_lines;
 mod objects;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use weir_crds::{ReadDocument, read_document};
 use weir_gateway::{AccessControl, ClientAuthority};
 
 use crate::error::CliError;
+use crate::watched_files::{WatchedFiles, read_file};
 
 pub(crate) use objects::named_objects;
 
@@ -34,7 +34,8 @@ const MAX_CA_BYTES: u64 = 1 << 20;
 pub(crate) struct AccessSources {
     pub(crate) control: Arc<AccessControl>,
     files: Vec<PathBuf>,
-    watched: Watched,
+    /// The files of keys and rules, then those of certificate authorities.
+    watched: WatchedFiles,
     has_certificates: bool,
     objects: Vec<DataObject>,
     /// Entries of each object; `None` before it was first read.
@@ -44,10 +45,6 @@ pub(crate) struct AccessSources {
     former: Vec<Arc<Policy>>,
 }
 
-/// The files of keys and rules, and those of certificate authorities, as they were before they were last read.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Watched(Vec<(PathBuf, Fingerprint)>);
-
 /// Content of all access files, and of the files that they name.
 struct Content {
     policy: Policy,
@@ -56,9 +53,6 @@ struct Content {
 
 /// Changes of the objects: the place of an object in the list, and its entries.
 pub(crate) type ObjectChanges = BoxStream<'static, (usize, Entries)>;
-
-/// Modification time, size and inode of a file; `None` for a file that does not exist.
-type Fingerprint = Option<(i64, i64, u64, u64)>;
 
 /// Access documents that were read, and the errors of the others as lines with file, line and field.
 #[derive(Default)]
@@ -76,8 +70,7 @@ impl AccessSources {
         if files.is_empty() && objects.is_empty() {
             return Ok(None);
         }
-        // The fingerprints are taken before the content is read, so that a change in between is noticed.
-        let mut watched = Watched::of(files.iter());
+        let mut watched = WatchedFiles::of(files);
         let (authority_files, content) = content(files, &[]);
         watched.0.extend(authority_files.0);
         let content = content.map_err(CliError::Invalid)?;
@@ -128,7 +121,7 @@ impl AccessSources {
                 Some((place, entries)) = changes.next() => self.take(place, entries),
                 _ = check.tick() => {
                     self.free_former().await;
-                    self.notice_files()
+                    self.watched.notice()
                 }
             };
             if is_changed {
@@ -142,14 +135,6 @@ impl AccessSources {
         let entries = Some(entries);
         let is_new = self.entries[place] != entries;
         self.entries[place] = entries;
-        is_new
-    }
-
-    /// Returns true if a file has changed.
-    fn notice_files(&mut self) -> bool {
-        let now = self.watched.again();
-        let is_new = now != self.watched;
-        self.watched = now;
         is_new
     }
 
@@ -167,7 +152,8 @@ impl AccessSources {
     async fn reload(&mut self) {
         let (files, texts) = (self.files.clone(), objects::texts(&self.objects, &self.entries));
         let read = tokio::task::spawn_blocking(move || content(&files, &texts)).await;
-        let (authority_files, read) = read.unwrap_or_else(|error| (Watched::default(), Err(vec![error.to_string()])));
+        let (authority_files, read) =
+            read.unwrap_or_else(|error| (WatchedFiles::default(), Err(vec![error.to_string()])));
         self.watched.0.truncate(self.files.len());
         self.watched.0.extend(authority_files.0);
         let keys = read.as_ref().map_or(0, |content| content.policy.keys.len());
@@ -186,17 +172,6 @@ impl AccessSources {
     }
 }
 
-impl Watched {
-    fn of<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Self {
-        Self(files.map(|file| (file.clone(), fingerprint(file))).collect())
-    }
-
-    /// Returns the same files as they are now.
-    fn again(&self) -> Self {
-        Self::of(self.0.iter().map(|(file, _)| file))
-    }
-}
-
 /// Applies the content of the files. Returns the former keys and rules.
 ///
 /// # Errors
@@ -211,12 +186,12 @@ fn apply(control: &AccessControl, content: Content) -> Result<Arc<Policy>, Vec<S
 /// Reads all files and texts, and the files of certificate authorities that they name. Returns those files as they were
 /// before they were read, even if they have errors or do not exist yet, so that they are read again once they change.
 /// The errors are lines with file, line and field.
-fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> (Watched, Result<Content, Vec<String>>) {
+fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> (WatchedFiles, Result<Content, Vec<String>>) {
     let policy = match policy(files, texts) {
         Ok(policy) => policy,
-        Err(errors) => return (Watched::default(), Err(errors)),
+        Err(errors) => return (WatchedFiles::default(), Err(errors)),
     };
-    let authority_files = Watched::of(policy.client_certificates.iter().map(|entry| &entry.ca_file));
+    let authority_files = WatchedFiles::of(policy.client_certificates.iter().map(|entry| &entry.ca_file));
     let (mut authorities, mut errors) = (Vec::new(), Vec::new());
     for entry in &policy.client_certificates {
         match authority(entry) {
@@ -229,11 +204,7 @@ fn content(files: &[PathBuf], texts: &[(String, Vec<u8>)]) -> (Watched, Result<C
 }
 
 fn authority(entry: &ClientCertificates) -> Result<ClientAuthority, String> {
-    let size = std::fs::metadata(&entry.ca_file).map_err(|error| error.to_string())?.len();
-    if size > MAX_CA_BYTES {
-        return Err(format!("{size} bytes, more than {MAX_CA_BYTES}"));
-    }
-    let pem = std::fs::read(&entry.ca_file).map_err(|error| error.to_string())?;
+    let pem = read_file(&entry.ca_file, MAX_CA_BYTES)?;
     ClientAuthority::new(entry, &pem).map_err(|error| error.to_string())
 }
 
@@ -329,12 +300,6 @@ pub(crate) fn read_text(name: &str, text: String) -> Result<ReadDocument<AccessD
     read_document(name, text).map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect())
 }
 
-fn fingerprint(file: &Path) -> Fingerprint {
-    // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
-    let found = std::fs::metadata(file).ok()?;
-    Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -390,12 +355,12 @@ mod tests {
         assert!(empty.ends_with("(clientCertificates): it holds no certificate in PEM"), "{empty}");
         let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
         fs::write(&ca, made.cert.pem()).unwrap();
-        let files = AccessSources::read(&[file], Vec::new()).unwrap().unwrap();
+        let mut files = AccessSources::read(&[file], Vec::new()).unwrap().unwrap();
         assert!(files.check_port(None::<&()>).is_err());
         assert!(files.check_port(Some(&())).is_ok());
-        assert_eq!(files.watched.again(), files.watched);
+        assert!(!files.watched.notice());
         fs::write(&ca, made.cert.pem() + "\n").unwrap();
-        assert_ne!(files.watched.again(), files.watched);
+        assert!(files.watched.notice());
     }
 
     #[tokio::test]
@@ -405,12 +370,12 @@ mod tests {
         fs::write(&file, "rules: []\n").unwrap();
         let mut sources = AccessSources::read(std::slice::from_ref(&file), Vec::new()).unwrap().unwrap();
         fs::write(&file, format!("clientCertificates:\n- caFile: {}\n", ca.display())).unwrap();
-        assert!(sources.notice_files());
+        assert!(sources.watched.notice());
         sources.reload().await;
-        assert!(!sources.notice_files());
+        assert!(!sources.watched.notice());
         let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
         fs::write(&ca, made.cert.pem()).unwrap();
-        assert!(sources.notice_files());
+        assert!(sources.watched.notice());
         sources.reload().await;
         assert_eq!(sources.former.len(), 2, "the document is in use");
     }

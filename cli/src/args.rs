@@ -10,7 +10,6 @@ mod limits;
 mod logs;
 mod model_cache;
 mod object_name;
-mod price;
 mod range;
 mod simulate;
 mod status;
@@ -91,6 +90,13 @@ pub(crate) enum Command {
     ModelCache(ModelCacheArgs),
 }
 
+/// Parses the price of a GPU per hour.
+fn price(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=1e6).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a price: write 2.50"))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -149,5 +155,13 @@ mod tests {
         assert!(parse(&["--npy", "x=a.npy", "--range=-1,1"]).is_err());
         assert!(parse(&["--json", "a.json", "--top", "3"]).is_err());
         assert!(parse(&["--json", "a.json", "--timeout", "0"]).is_err());
+    }
+
+    #[test]
+    fn a_price_is_a_number_from_zero_to_a_million() {
+        assert_eq!(price("2.50"), Ok(2.5));
+        for wrong in ["-1", "NaN", "inf", "2,50", "$2", ""] {
+            assert!(price(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,12 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use weir_cluster::ClusterError;
 use weir_controller::ControllerError;
 use weir_fetch::FetchError;
-
-use crate::exit::Exit;
 
 /// An error that ends a command, as one sentence for the user.
 #[derive(Debug, thiserror::Error)]
@@ -202,6 +201,30 @@ impl From<ControllerError> for CliError {
             ControllerError::Watch { .. } | ControllerError::Cluster(_) | ControllerError::Deadline { .. } => {
                 Self::Controller(error)
             }
+        }
+    }
+}
+
+/// Outcome of a command, with its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The command succeeded: exit code 0.
+    Done,
+    /// The command failed: exit code 1.
+    Failed,
+    /// The flags or the YAML are wrong: exit code 2.
+    Usage,
+    /// A port is in use: exit code 3.
+    PortTaken,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Done => Self::from(0),
+            Exit::Failed => Self::from(1),
+            Exit::Usage => Self::from(2),
+            Exit::PortTaken => Self::from(3),
         }
     }
 }

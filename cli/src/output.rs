@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 
+use weir_ops::telemetry::{self, Levels, Settings};
+
 use crate::error::CliError;
 
 /// State of the process that reads standard output, as the last write showed.
@@ -31,6 +33,16 @@ pub(crate) fn print_result(line: &str) -> Result<Reader, CliError> {
 /// Prints a message for people to standard error. `eprintln!` would panic if standard error were closed.
 pub(crate) fn print_note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", plain(line));
+}
+
+/// Installs the process's log output with these levels.
+///
+/// # Errors
+/// [`CliError::Usage`] when the log output cannot be installed.
+pub(crate) fn install_log(levels: Levels) -> Result<(), CliError> {
+    let settings = Settings { levels, ..Settings::default() };
+    telemetry::install(&settings).map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok(())
 }
 
 /// Escapes control characters, which a terminal would execute. Messages quote untrusted text, such as names in an

@@ -1,6 +1,5 @@
 //! Certificates between gateways, from files or a Secret, read at the start and again when they change.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,6 +11,7 @@ use weir_gateway::{CertificateFiles, PeerTls, PeerTrust};
 use crate::args::{PeerArgs, PeerTrustFlag};
 use crate::certificate_secret::{self, Content};
 use crate::error::CliError;
+use crate::watched_files::{WatchedFiles, read_file};
 
 /// Interval at which the files are checked for changes. Certificates are renewed hours before they expire.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -33,8 +33,8 @@ pub(crate) struct PeerCertificates {
 enum Source {
     Files {
         paths: PeerPaths,
-        /// Fingerprint of the files before they were first read.
-        at_start: Fingerprint,
+        /// The files before they were first read.
+        watched: WatchedFiles,
     },
     Secret(DataObject),
 }
@@ -42,9 +42,6 @@ enum Source {
 /// Paths of certificate, key and authorities.
 #[derive(Clone, Debug)]
 struct PeerPaths([PathBuf; 3]);
-
-/// Modification time, size and inode of each file; `None` for a file that does not exist.
-type Fingerprint = [Option<(i64, i64, u64, u64)>; 3];
 
 impl PeerCertificates {
     /// Reads the files of `--peer-cert`, `--peer-key` and `--peer-ca`, or prepares to watch the Secret `--peer-secret`
@@ -64,13 +61,12 @@ impl PeerCertificates {
             return Ok(None);
         };
         let paths = PeerPaths([certificate.clone(), key.clone(), ca.clone()]);
-        // The fingerprint is taken before the content is read, so that a change in between is noticed.
-        let at_start = paths.fingerprint();
+        let watched = WatchedFiles::of(&paths.0);
         let usage = |reason: String| CliError::Usage(format!("--peer-cert, --peer-key, --peer-ca: {reason}"));
         let content = paths.content().map_err(usage)?;
         let tls = PeerTls::new(&args.peer_name, trust(args), files(&content), seconds_since_1970());
         let tls = tls.map_err(|error| usage(error.to_string()))?;
-        Ok(Some(Self { tls, source: Source::Files { paths, at_start }, is_read: Arc::new(AtomicBool::new(true)) }))
+        Ok(Some(Self { tls, source: Source::Files { paths, watched }, is_read: Arc::new(AtomicBool::new(true)) }))
     }
 
     /// Returns a flag that becomes true once the certificates were read, or it is known that there are none yet. A
@@ -83,7 +79,7 @@ impl PeerCertificates {
     /// files, the last valid ones stay in use.
     pub(crate) async fn follow(self, client: Client) {
         match self.source {
-            Source::Files { paths, at_start } => paths.follow(&self.tls, at_start).await,
+            Source::Files { paths, watched } => paths.follow(&self.tls, watched).await,
             Source::Secret(object) => {
                 let entries = watch_entries(&client, &object, || ());
                 let replace = |content| log(replace(&self.tls, content));
@@ -117,24 +113,11 @@ fn log(replaced: Result<(), String>) {
 }
 
 impl PeerPaths {
-    async fn follow(&self, tls: &PeerTls, at_start: Fingerprint) {
-        let mut seen = at_start;
+    async fn follow(&self, tls: &PeerTls, mut watched: WatchedFiles) {
         loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let now = self.fingerprint();
-            if now != seen {
-                seen = now;
-                log(replace(tls, self.content()));
-            }
+            watched.changed(CHECK_INTERVAL).await;
+            log(replace(tls, self.content()));
         }
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.0.each_ref().map(|file| {
-            // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
-            let found = std::fs::metadata(file).ok()?;
-            Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
-        })
     }
 
     fn content(&self) -> Content {
@@ -144,12 +127,7 @@ impl PeerPaths {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let failed = |reason: String| format!("{}: {reason}", file.display());
-    let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
-    if size > MAX_BYTES {
-        return Err(failed(format!("{size} bytes, more than {MAX_BYTES}")));
-    }
-    std::fs::read(file).map_err(|error| failed(error.to_string()))
+    read_file(file, MAX_BYTES).map_err(|reason| format!("{}: {reason}", file.display()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the validity of certificates is checked when they are read")]

@@ -1,6 +1,5 @@
 //! TLS certificate of a serving port, read at the start and reloaded when its files change.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use weir_gateway::ServerTls;
 
 use crate::error::CliError;
 use crate::pem::{certificates, private_key};
+use crate::watched_files::WatchedFiles;
 
 /// Interval at which the files are checked for changes. Certificates are renewed days before they expire, so minutes
 /// would do; five seconds let a manual replacement take effect soon.
@@ -23,13 +23,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct KeyPair {
     certificate: PathBuf,
     key: PathBuf,
-    /// Fingerprint of the files when they were first read.
-    at_start: Fingerprint,
+    /// Both files when they were first read.
+    at_start: WatchedFiles,
     current: ArcSwap<CertifiedKey>,
 }
-
-/// Modification time, size and inode of both files; `None` for a file that does not exist.
-type Fingerprint = [Option<(i64, i64, u64, u64)>; 2];
 
 /// TLS configuration of a serving port.
 pub(crate) struct Tls {
@@ -58,8 +55,7 @@ impl KeyPair {
     /// # Errors
     /// [`CliError::Usage`] for files that cannot be read, hold no PEM, or do not belong together.
     fn read(certificate: &Path, key: &Path) -> Result<Arc<Self>, CliError> {
-        // The fingerprint is taken before the content is read, so that a change in between is noticed.
-        let at_start = fingerprint(certificate, key);
+        let at_start = WatchedFiles::of([certificate, key]);
         let current = load(certificate, key).map_err(CliError::Usage)?;
         Ok(Arc::new(Self {
             certificate: certificate.to_owned(),
@@ -77,14 +73,10 @@ impl KeyPair {
     /// Reloads the files whenever they change. New connections use the new certificate; if it is not valid, they use
     /// the last valid one.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut seen = self.at_start;
+        let mut watched = self.at_start.clone();
         loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let now = fingerprint(&self.certificate, &self.key);
-            if now != seen {
-                seen = now;
-                self.renew();
-            }
+            watched.changed(CHECK_INTERVAL).await;
+            self.renew();
         }
     }
 
@@ -123,14 +115,6 @@ fn load(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
 
 fn message(flag: &str, file: &Path, reason: &str) -> String {
     format!("{} ({flag}): {reason}", file.display())
-}
-
-fn fingerprint(certificate: &Path, key: &Path) -> Fingerprint {
-    [certificate, key].map(|file| {
-        // `metadata` follows symbolic links: Kubernetes replaces a link to update a mounted Secret.
-        let found = std::fs::metadata(file).ok()?;
-        Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
-    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use weir_controller::UrlScheme;
 use super::LimitArgs;
 use super::domain::domain;
 use super::object_name::object_name;
-use super::price::price;
+use super::price;
 use super::storage_initializer::{resources, variable};
 
 const GATEWAY: &str = "\

@@ -9,7 +9,7 @@ use weir_cluster::Economy;
 use weir_controller::parse_duration;
 use weir_simulation::{Contender, Lengths, Shape, TimeUnit, Wave};
 
-use super::price::price;
+use super::price;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use self::online::Findings;
 use crate::args::{CheckArgs, CheckTarget};
 use crate::commands::up::{Inspected, Served, Survey, survey};
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::print_result;
 
 /// Placeholder for the state directory: a check builds paths in it, but downloads nothing.

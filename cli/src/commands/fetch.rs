@@ -16,7 +16,7 @@ use weir_fetch::{Access, DownloadReport, Fetch, Limits};
 use self::display::Display;
 use crate::args::FetchArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::print_note;
 
 /// Working directory inside the target. The target may be a mounted volume, so nothing outside it may be writable.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::args::{InferArgs, Range};
 use crate::client::Client;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{print_note, print_result};
 use crate::service_name;
 use crate::state::{self, AdminFile};

@@ -15,7 +15,7 @@ use weir_access::{AccessDocument, KeyId, NewKey, RESERVED_NAMES, WrittenKey, is_
 
 use crate::args::{CreateKeyArgs, KeyAction, KeyArgs, ListKeysArgs, RevokeKeyArgs};
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{print_note, print_result};
 use store::KeyStore;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::args::LogsArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{Reader, print_result};
 use crate::service_name;
 use crate::state::{self, AdminFile};

@@ -2,7 +2,6 @@
 
 mod json;
 mod measured;
-mod money;
 mod scenario;
 mod starts;
 mod words;
@@ -16,9 +15,8 @@ use weir_simulation::{Bins, Contender, Frontier, LogOptions, RequestLog, Resolut
 
 use crate::args::SimulateArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{print_note, print_result};
-use money::Prices;
 use scenario::Scenario;
 
 /// Result of one policy with one target.
@@ -29,6 +27,28 @@ struct Simulated {
     /// Cost of the GPUs; `None` if no price is set.
     cost: Option<f64>,
     run: Run,
+}
+
+/// Prices of one GPU per hour.
+#[derive(Clone, Copy, Debug)]
+struct Prices {
+    gpu: Option<f64>,
+    spot: Option<f64>,
+}
+
+impl Prices {
+    fn new(args: &SimulateArgs) -> Self {
+        Self { gpu: args.gpu_price, spot: args.spot_price }
+    }
+
+    /// Returns the cost of a run; `None` if no price is set.
+    fn cost(self, run: &Run) -> Option<f64> {
+        let gpu = self.gpu?;
+        let spot = self.spot.unwrap_or(gpu);
+        let on_spot = run.spot_time.as_secs_f64();
+        let others = (run.replica_time + run.node_time).as_secs_f64() - on_spot;
+        Some((others * gpu + on_spot * spot) / 3600.0)
+    }
 }
 
 /// Simulates each policy with each target and prints the results.

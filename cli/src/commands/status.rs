@@ -10,7 +10,7 @@ use crate::args::{OutputFormat, StatusArgs};
 use crate::client::Client;
 use crate::commands::status_table::StatusTable;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{Reader, plain, print_result};
 use crate::ports;
 use crate::state::{self, AdminFile};

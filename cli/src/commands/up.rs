@@ -26,8 +26,8 @@ use weir_ops::telemetry::Levels;
 
 use crate::args::UpArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::log_output;
+use crate::error::Exit;
+use crate::output::install_log;
 use crate::output::print;
 use crate::state::{self, AdminFile, StateLock};
 use components::Components;
@@ -44,7 +44,7 @@ const REVISIONS: &str = "revisions.json";
 /// # Errors
 /// [`CliError`] when the platform cannot start.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
-    log_output::install(log_levels(args.verbose))?;
+    install_log(log_levels(args.verbose))?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let what = Served {
         files: &args.files,

@@ -49,11 +49,11 @@ fn files_are_read_and_replaced_only_by_valid_ones() {
     let none = PeerArgs { peer_cert: None, ..args(folder.path(), "weir-gateway") };
     assert!(read(&none).unwrap().is_none());
     let PeerCertificates { tls, source, is_read } = read(&args(folder.path(), "weir-gateway")).unwrap().unwrap();
-    let Source::Files { paths, at_start } = source else { panic!("{source:?}") };
+    let Source::Files { paths, mut watched } = source else { panic!("{source:?}") };
     assert!(is_read.load(Ordering::Acquire));
     assert_eq!(replace(&tls, paths.content()), Ok(()));
     args(folder.path(), "webhook");
-    assert_ne!(paths.fingerprint(), at_start);
+    assert!(watched.notice());
     assert!(replace(&tls, paths.content()).is_err());
     fs::remove_file(folder.path().join("ca.crt")).unwrap();
     let missing = replace(&tls, paths.content()).unwrap_err();

@@ -7,7 +7,7 @@ use super::{lines_of, nothing_found, online};
 use crate::args::CheckArgs;
 use crate::commands::up;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::print_result;
 
 /// Errors of a service, and what it lacks in the files but may find in the cluster, such as a runtime.

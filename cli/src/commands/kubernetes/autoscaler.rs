@@ -15,7 +15,7 @@ use super::connect::{self, connect};
 use super::process::Process;
 use crate::args::{AutoscalerArgs, MetricsApi};
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::ports;
 
 /// Most streams on one connection: KEDA keeps one call open for each ScaledObject.

@@ -19,7 +19,7 @@ use super::connect::{self, Connected, connect, retried};
 use super::process::Process;
 use crate::args::{ControllerArgs, ProcessArgs};
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::ports;
 
 /// Runs until a signal stops the process.

@@ -16,7 +16,7 @@ use super::process::Process;
 use crate::access::{AccessSources, named_objects};
 use crate::args::GatewayArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::peers::PeerCertificates;
 use crate::ports;
 use crate::replica_certificate::ReplicaCertificate;

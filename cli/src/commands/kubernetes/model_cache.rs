@@ -10,8 +10,8 @@ use weir_ops::registry;
 
 use super::process::Process;
 use crate::args::ModelCacheArgs;
+use crate::error::Exit;
 use crate::error::{CliError, with_sources};
-use crate::exit::Exit;
 use crate::ports;
 
 /// The API server, which reviews the tokens of pods.

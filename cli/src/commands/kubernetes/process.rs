@@ -16,8 +16,8 @@ use weir_ops::telemetry::Levels;
 
 use crate::args::ProcessArgs;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::log_output;
+use crate::error::Exit;
+use crate::output::install_log;
 use crate::ports;
 
 /// File with the host's name, which in a pod is the pod's name.
@@ -49,7 +49,7 @@ impl Process {
     /// # Errors
     /// [`CliError::PortTaken`], [`CliError::PortRefused`], [`CliError::Io`], [`CliError::Usage`].
     pub(super) fn start(args: &ProcessArgs, delay: Duration) -> Result<Self, CliError> {
-        log_output::install(log_levels(args.verbose))?;
+        install_log(log_levels(args.verbose))?;
         let token = ports::token(args.admin_token_file.as_deref())?;
         let address = SocketAddr::new(args.address, args.admin_port);
         let (listener, _) = ports::bind("--admin-port", address)?;

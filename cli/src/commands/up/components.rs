@@ -23,7 +23,7 @@ use super::predictor_ports::PredictorPorts;
 use super::status::StatusSources;
 use super::{announce, progress, service_names};
 use crate::authority::authority;
-use crate::exit::Exit;
+use crate::error::Exit;
 
 /// Name of the gateway, the only one of a `weir up`.
 const GATEWAY: &str = "local";
