@@ -14,7 +14,6 @@
 //! Every watched value is a latest value, never a queue: a slow reader skips intermediate states and blocks no writer.
 
 mod apply;
-mod directory;
 mod error;
 mod image_name;
 mod lease;
@@ -26,14 +25,12 @@ mod report;
 mod reports;
 mod route;
 mod runtime_arguments;
-mod scale;
 mod scale_in;
 mod scaling;
 mod snapshot;
 mod workload;
 
 pub use apply::{Applied, Apply, Desired};
-pub use directory::Directory;
 pub use error::ClusterError;
 pub use image_name::image_name;
 pub use lease::{HeldLease, Lease, LeaseEnd};
@@ -50,14 +47,13 @@ pub use route::{
     Split, Tagged, Target,
 };
 pub use runtime_arguments::check_runtime_arguments;
-pub use scale::Scale;
 pub use scale_in::{ScaleInCandidate, choose_scale_in};
 pub use scaling::{
-    ChangeLimit, Economy, OtherAutoscaler, PolicySelect, RatePolicy, ReplicasField, ScaleTarget, ScalingBehavior,
-    ScalingPolicy, ScalingRules,
+    ChangeLimit, Economy, OtherAutoscaler, PolicySelect, RatePolicy, ReplicasField, Scale, ScaleTarget,
+    ScalingBehavior, ScalingPolicy, ScalingRules,
 };
 pub use snapshot::{
-    Address, Endpoints, Failure, FailureReason, FailureReport, Gateway, GpuSharing, Outlook, Phase, Replica, Revision,
-    Revisions, SharedGpu, Snapshot, Transport,
+    Address, Directory, Endpoints, Failure, FailureReason, FailureReport, Gateway, GpuSharing, Outlook, Phase, Replica,
+    Revision, Revisions, SharedGpu, Snapshot, Transport,
 };
 pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

@@ -3,10 +3,8 @@
 mod batches;
 mod buckets;
 mod histogram;
-mod replica_load;
 #[cfg(test)]
 mod tests;
-mod untrusted;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +12,6 @@ use std::time::Duration;
 
 pub use batches::{BatchTimes, Batches};
 pub use histogram::Histogram;
-pub(crate) use replica_load::add as add_replica_loads;
-pub use replica_load::{ReplicaLoad, ReplicaLoads};
-pub use untrusted::UntrustedReplicas;
-pub(crate) use untrusted::add as add_untrusted_replicas;
 
 use crate::RevisionName;
 
@@ -134,5 +128,38 @@ impl Activity {
         self.batches.merge(&other.batches);
         add_replica_loads(&mut self.replica_loads, &other.replica_loads);
         add_untrusted_replicas(&mut self.untrusted, &other.untrusted);
+    }
+}
+
+/// Requests in flight at one replica. Values are ordered by streams first: during a replica's shutdown, a short request
+/// completes in time but a stream may not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReplicaLoad {
+    /// Responses of unknown length in progress, such as token streams.
+    pub streams: u32,
+    /// All requests in flight, those of `streams` included.
+    pub requests: u32,
+}
+
+/// Loads by replica name; a replica that is not listed has no requests.
+pub type ReplicaLoads = BTreeMap<Arc<str>, ReplicaLoad>;
+
+/// Adds the loads that another gateway has at the same replicas.
+pub(crate) fn add_replica_loads(to: &mut ReplicaLoads, other: &ReplicaLoads) {
+    for (name, load) in other {
+        let sum = to.entry(name.clone()).or_default();
+        sum.streams = sum.streams.saturating_add(load.streams);
+        sum.requests = sum.requests.saturating_add(load.requests);
+    }
+}
+
+/// Reasons why the certificates of replicas are not trusted, as clauses, by replica name; a replica that is not listed
+/// is trusted, or was not connected to.
+pub type UntrustedReplicas = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Adds the replicas that another gateway does not trust. A replica with two reasons keeps the first one.
+pub(crate) fn add_untrusted_replicas(to: &mut UntrustedReplicas, other: &UntrustedReplicas) {
+    for (name, because) in other {
+        to.entry(name.clone()).or_insert_with(|| because.clone());
     }
 }

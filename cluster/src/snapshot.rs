@@ -2,24 +2,21 @@
 
 mod changes;
 mod failure_report;
-mod gateway;
 mod outlook;
 mod replica;
 mod revision;
-mod shared_gpu;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use failure_report::FailureReport;
-pub use gateway::Gateway;
 pub use outlook::Outlook;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
-pub use revision::{Revision, Transport};
-pub use shared_gpu::{GpuSharing, SharedGpu};
+pub use revision::{GpuSharing, Revision, SharedGpu, Transport};
 
 use crate::{RevisionName, Routes, ServiceName};
 use changes::Changes;
+use tokio::sync::watch;
 
 /// Revisions by name. Successive snapshots share unchanged revisions, so that a reader finds the changed ones by
 /// comparing pointers.
@@ -57,4 +54,23 @@ impl Snapshot {
     pub fn revisions_of(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<Revision>> {
         self.revisions.range(RevisionName::all_of(service)).map(|(_, revision)| revision)
     }
+}
+
+/// Snapshots of a cluster; read by gateway, controller and autoscaler.
+pub trait Directory: Send + Sync {
+    /// Returns a receiver of the current state and every later one. The latest state is available at once; a slow
+    /// reader skips states.
+    fn watch(&self) -> watch::Receiver<Arc<Snapshot>>;
+}
+
+/// One gateway process of the platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Name, unique among the running gateways.
+    pub name: Arc<str>,
+    /// Address for requests; other gateways also hand requests over to this address.
+    pub serving: Address,
+    /// Address of the admin port, which serves metrics and the watch of the gateway's reports; None if the gateway has
+    /// no known admin port.
+    pub admin: Option<Address>,
 }

@@ -2,7 +2,6 @@
 
 mod absent;
 mod collect;
-mod creation_times;
 mod event_filter;
 mod file_kind;
 mod generations;
@@ -34,7 +33,7 @@ use crate::event::{Event, EventType, Subject};
 use crate::history::History;
 use crate::manifest::validate::Platform;
 use crate::source::{Source, Stored};
-use creation_times::CreationTimes;
+use generations::{CreationTimes, creation_times};
 use manifest_set::ManifestSet;
 use revision_file::{Histories, RevisionFile};
 use watcher::Watcher;
@@ -138,7 +137,7 @@ impl Files {
 
 /// Returns the present histories and creation times, as they are to be restored after a restart.
 fn latest(histories: &Mutex<Histories>, declaration: &watch::Receiver<Arc<Declaration>>) -> (Histories, CreationTimes) {
-    let created = creation_times::of(&declaration.borrow());
+    let created = creation_times(&declaration.borrow());
     (histories.lock().clone(), created)
 }
 

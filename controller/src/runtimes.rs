@@ -8,7 +8,7 @@ mod server_type;
 mod tests;
 
 use k8s_openapi::api::core::v1::Container;
-use weir_cluster::Workload;
+use weir_cluster::PodTemplate;
 use weir_crds::inference_service::{FailureReason, Model};
 use weir_crds::{ServingRuntimeSpec, StorageContainer};
 
@@ -123,9 +123,7 @@ impl Runtime {
 
     /// Returns the container that serves the model.
     pub(crate) fn serving(&self) -> Option<&Container> {
-        let containers = &self.spec.pod.containers;
-        let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
-        named.or(containers.first())
+        PodTemplate::serving(&self.spec.pod.containers)
     }
 
     /// True if a container merged over the serving one runs the same program, possibly in the build for its devices.

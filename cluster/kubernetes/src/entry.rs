@@ -1,15 +1,15 @@
 //! Containers of a pod, and the one that receives the requests.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use weir_cluster::Workload;
+use weir_cluster::PodTemplate;
 
 /// Name of the container that pre-processes requests for the model server in the same pod (KServe transformer).
 pub(crate) const TRANSFORMER: &str = "transformer-container";
 
 /// Returns the container that receives the requests: the transformer, else the model server, else the first one.
 pub(crate) fn entry(pod: &PodSpec) -> Option<&Container> {
-    let named = |name: &str| pod.containers.iter().find(|c| c.name == name);
-    named(TRANSFORMER).or_else(|| named(Workload::CONTAINER)).or(pod.containers.first())
+    let transformer = pod.containers.iter().find(|container| container.name == TRANSFORMER);
+    transformer.or_else(|| PodTemplate::serving(&pod.containers))
 }
 
 /// Returns all containers of a pod, init containers first.

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, Directory, Gateway, LatestReports, ServiceName, Snapshot};
+use weir_crds::StorageContainer;
 
 use crate::Options;
-use crate::view::drift::{Drift, WrittenObjects};
-use crate::view::fetching_pods::FetchingPods;
+use crate::view::drift::WrittenObjects;
 use crate::view::kept_revisions::KeptRevisions;
-use crate::view::known_services::KnownServices;
-use crate::view::observed::{Change, NotedReplicas, Notes, Observed};
-use crate::view::placements::Placements;
-use crate::view::reported_failures::ReportedFailures;
+use crate::view::notes::Notes;
+use crate::view::observed::{Change, NotedReplicas, Observed};
 use crate::view::watching::{self, Published};
 
 /// Capacity of the channel that carries writes to the watch task; when it is full, writers wait.
@@ -26,14 +25,8 @@ const WRITES: usize = 64;
 pub struct Kubernetes {
     pub(crate) client: Client,
     pub(crate) options: Arc<Options>,
-    /// Objects of services at their newest known versions, from the watches and the answers to writes.
-    pub(crate) drift: Arc<Mutex<Drift>>,
-    /// Placements of the replicas' pods, from the watches.
-    pub(crate) placements: Arc<Mutex<Placements>>,
-    /// Failure annotations of the revisions' Services, from watches and from the responses to writes.
-    pub(crate) reported: Arc<Mutex<ReportedFailures>>,
-    /// Pods that fetch their models, from the watches.
-    pub(crate) fetching: Arc<Mutex<FetchingPods>>,
+    /// Observations of the watches, and of the responses to writes.
+    pub(crate) notes: Notes,
     pub(crate) kept: KeptRevisions,
     /// InferenceServices, if this process watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
@@ -57,17 +50,8 @@ impl Kubernetes {
         let (publish_gateways, gateways) = watch::channel(Arc::from([]));
         let to = Published { snapshots: publish, gateways: publish_gateways };
         let (writes, written) = mpsc::channel(WRITES);
-        let drift = Arc::<Mutex<Drift>>::default();
-        let placements = Arc::<Mutex<Placements>>::default();
-        let reported = Arc::<Mutex<ReportedFailures>>::default();
-        let fetching = Arc::<Mutex<FetchingPods>>::default();
-        let notes = Notes {
-            drift: drift.clone(),
-            placements: placements.clone(),
-            reported: reported.clone(),
-            fetching: fetching.clone(),
-        };
-        let observed = Observed::new(&options, generation, notes);
+        let notes = Notes::default();
+        let observed = Observed::new(&options, generation, notes.clone());
         let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;
@@ -78,10 +62,7 @@ impl Kubernetes {
         Ok(Self {
             client,
             options: options.into(),
-            drift,
-            placements,
-            reported,
-            fetching,
+            notes,
             kept: KeptRevisions::default(),
             services: Arc::default(),
             reports: None,
@@ -113,7 +94,7 @@ impl Kubernetes {
 
     /// Records the objects written for a service, so that later changes by other clients are detected as drift.
     pub(crate) async fn wrote(&self, service: &ServiceName, objects: Option<WrittenObjects>) {
-        self.drift.lock().wrote(service, objects);
+        self.notes.drift.lock().wrote(service, objects);
         // The channel is closed only when the watch task has ended, and then no reader is left.
         let _ = self.writes.send(Change::Wrote).await;
     }
@@ -141,4 +122,13 @@ impl std::fmt::Debug for Kubernetes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kubernetes").field("options", &self.options).finish_non_exhaustive()
     }
+}
+
+/// Objects that this process watches, so that they need not be requested.
+pub trait KnownServices: Send + Sync {
+    /// Returns the metadata of the InferenceService of this name; None if there is none.
+    fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta>;
+
+    /// Returns the ClusterStorageContainers in the order in which they are tried.
+    fn storage_containers(&self) -> Vec<StorageContainer>;
 }

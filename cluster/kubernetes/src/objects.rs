@@ -93,6 +93,17 @@ pub(crate) fn labels(revision: &RevisionName) -> BTreeMap<String, String> {
     labels
 }
 
+/// Returns the metadata of an object of a revision.
+fn metadata(revision: &RevisionName, owner: Option<&OwnerReference>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(revision.as_str().to_owned()),
+        namespace: Some(revision.service().namespace().to_owned()),
+        labels: Some(labels(revision)),
+        owner_references: owners(owner),
+        ..ObjectMeta::default()
+    }
+}
+
 /// Returns the labels of a service's objects.
 pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> {
     let component = match service.component() {
@@ -114,12 +125,8 @@ fn headless(
     let written = json(revision, &WrittenRevision::of(workload, pod, request_tls::transport(pod)))?;
     Ok(Service {
         metadata: ObjectMeta {
-            name: Some(revision.as_str().to_owned()),
-            namespace: Some(revision.service().namespace().to_owned()),
-            labels: Some(labels(revision)),
             annotations: Some([(WORKLOAD.to_owned(), written)].into()),
-            owner_references: owners(owner),
-            ..ObjectMeta::default()
+            ..metadata(revision, owner)
         },
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),

@@ -1,7 +1,6 @@
 //! Options of the connection to a cluster.
 
 use crate::fetch_options::FetchOptions;
-use crate::watch::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
 use kube::{Client, Resource};
@@ -89,4 +88,16 @@ impl Default for Options {
             process: "weir".to_owned(),
         }
     }
+}
+
+/// Kinds of objects that a process watches, and therefore must be allowed to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchScope {
+    /// Services and EndpointSlices: all that a gateway needs. They do not show how many replicas of a revision without
+    /// endpoints are desired, or why none exists. If its policy allows zero replicas, it counts as scaled to zero, so
+    /// that a request wakes it.
+    Gateway,
+    /// Deployments and Pods too, which show the desired replicas and the failures.
+    #[default]
+    Control,
 }

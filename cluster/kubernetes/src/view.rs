@@ -2,16 +2,22 @@
 
 pub(crate) mod drift;
 mod endpoints;
-pub(crate) mod fetching_pods;
 mod gateways;
-pub(crate) mod generation;
 mod gpu_sharing;
 pub(crate) mod held;
 pub(crate) mod kept_revisions;
-pub(crate) mod known_services;
+pub(crate) mod notes;
 pub(crate) mod observed;
 mod other_autoscalers;
 pub(crate) mod placements;
 mod replica;
-pub(crate) mod reported_failures;
 pub(crate) mod watching;
+
+use kube::ResourceExt;
+
+/// Returns the generation of routes that an object belongs to: its resource version, which grows with every write to
+/// the cluster, and so keeps growing when any part of Weir restarts.
+pub(crate) fn generation(object: &impl kube::Resource) -> u64 {
+    let version = object.resource_version();
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}

@@ -2,4 +2,3 @@
 
 pub(crate) mod retried_watch;
 pub(crate) mod watch_cache;
-pub(crate) mod watch_scope;

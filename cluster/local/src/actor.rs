@@ -4,6 +4,7 @@
 mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use weir_cluster::{
 };
 
 use self::supervisor::Supervisor;
-use crate::error::unavailable;
 use crate::launch_spec::LaunchSpec;
 use crate::log::Printer;
 use crate::options::Options;
@@ -250,4 +250,11 @@ fn reconcile_revision(spec: &Arc<LaunchSpec>, revision: &mut Arc<Revision>, supe
 /// Sends a reply. The error is ignored: a caller that has stopped waiting needs no reply.
 fn send<T>(reply: oneshot::Sender<T>, value: T) {
     let _ = reply.send(value);
+}
+
+pub(crate) fn unavailable(reason: String) -> ClusterError {
+    ClusterError::Unavailable {
+        what: "the cluster on this machine".to_owned(),
+        source: io::Error::other(reason).into(),
+    }
 }

@@ -14,13 +14,11 @@
 mod actor;
 mod clock;
 mod drain;
-mod error;
 mod expand;
 mod launch_spec;
 mod lifecycle;
 mod local;
 mod log;
-mod names;
 mod options;
 mod ports;
 mod predictor_addresses;

@@ -10,8 +10,7 @@ use weir_cluster::{
     RevisionName, Scale, ServiceName, Snapshot,
 };
 
-use crate::actor::{self, Request};
-use crate::error::unavailable;
+use crate::actor::{self, Request, unavailable};
 use crate::log::Printer;
 use crate::options::Options;
 

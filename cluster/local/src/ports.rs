@@ -8,9 +8,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
 use crate::expand::mentions;
-use crate::names::{GRPC_PORT, METRICS_PORT, PORT};
 use pool::PortLease;
 pub(crate) use pool::PortPool;
+
+/// Variable with the port on which a command serves HTTP.
+pub(crate) const PORT: &str = "PORT";
+
+/// Variable with the port on which a command serves gRPC.
+pub(crate) const GRPC_PORT: &str = "GRPC_PORT";
+
+/// Variable with the port on which a command serves its metrics, if not on the port for HTTP.
+pub(crate) const METRICS_PORT: &str = "METRICS_PORT";
 
 /// Ports of a command, before free ones are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@
 //!
 //! A command that creates its own session (a daemon) leaves the group; it must not do this, just as in a container.
 
-mod watcher;
-
 use std::collections::BTreeMap;
 use std::io::{self, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
@@ -20,6 +18,21 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+/// Path of a shell that every Unix system has.
+const SHELL: &str = "/bin/sh";
+
+/// Script with the command as `$@` and the pipe that ends with Weir as standard input. The watcher is started by a
+/// subshell that exits at once, so the command does not see a child that it did not start. The watcher ignores the
+/// signals meant for the command and prints nothing. While it lives, its group id cannot be reused.
+const SCRIPT: &str = r#"
+exec 3<&0 </dev/null
+(
+  trap '' HUP INT TERM
+  (read -r line; kill -s KILL -- "-$$") <&3 >/dev/null 2>&1 3<&- &
+)
+exec "$@" 3<&-
+"#;
 
 /// A running process. Dropping it kills the process and its whole group at once.
 #[derive(Debug)]
@@ -44,8 +57,8 @@ impl Process {
         directory: Option<&Path>,
     ) -> io::Result<(Self, Output)> {
         let (reader, lifeline) = io::pipe()?;
-        let mut command = Command::new(watcher::SHELL);
-        command.args(["-c", watcher::SCRIPT, watcher::SHELL]);
+        let mut command = Command::new(SHELL);
+        command.args(["-c", SCRIPT, SHELL]);
         command.arg(program).args(args).env_clear().envs(env);
         command.stdin(reader).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,7 +66,7 @@ impl Process {
             command.current_dir(directory);
         }
         // The program was looked up before, so a file that is missing here is the shell.
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", watcher::SHELL));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{SHELL}: {error}"));
         let mut child = command.spawn().map_err(named)?;
         let output = child.stdout.take().zip(child.stderr.take());
         let Some((stdout, stderr)) = output else {

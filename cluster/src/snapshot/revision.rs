@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{Failure, Outlook, Phase, Replica, SharedGpu};
+use super::{Failure, Outlook, Phase, Replica};
 use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
 /// Protocol of the connections to a revision's replicas.
@@ -107,4 +107,26 @@ impl Revision {
     pub fn is_at_zero(&self) -> bool {
         self.desired == 0 && !self.replicas.iter().any(|r| r.phase.is_counted())
     }
+}
+
+/// The GPUs of a node that a replica shares with other pods without isolation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SharedGpu {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// Way in which the pods share a GPU.
+    pub sharing: GpuSharing,
+    /// Number of pods among which each GPU is divided; `None` if the node does not say it.
+    pub pods: Option<u32>,
+}
+
+/// Way in which pods share a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuSharing {
+    /// The pods run in turn, and any of them may use all memory of the GPU.
+    TimeSlicing,
+    /// The pods run at the same time through NVIDIA's Multi-Process Service, which divides the memory.
+    Mps,
+    /// The way is not known, because only the name of the resource shows that the GPU is shared.
+    Unknown,
 }

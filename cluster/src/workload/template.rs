@@ -33,13 +33,26 @@ impl PodTemplate {
         self == other || matches!((form(self), form(other)), (Ok(one), Ok(other)) if one == other)
     }
 
-    /// Returns the serving container of a pod: the one named [`Workload::CONTAINER`], or the first.
+    /// Returns the serving container of a template.
     #[must_use]
     pub fn container(template: &PodTemplateSpec) -> Option<&Container> {
-        let containers = &template.spec.as_ref()?.containers;
-        let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
-        named.or(containers.first())
+        Self::serving(&template.spec.as_ref()?.containers)
     }
+
+    /// Returns the serving container among those of a pod: the one named [`Workload::CONTAINER`], or the first.
+    #[must_use]
+    pub fn serving(containers: &[Container]) -> Option<&Container> {
+        containers.get(place(containers))
+    }
+
+    /// Returns the serving container as [`Self::serving`] does, to change it.
+    pub fn serving_mut(containers: &mut [Container]) -> Option<&mut Container> {
+        containers.get_mut(place(containers))
+    }
+}
+
+fn place(containers: &[Container]) -> usize {
+    containers.iter().position(|container| container.name == Workload::CONTAINER).unwrap_or(0)
 }
 
 impl From<&PodTemplateSpec> for PodTemplate {

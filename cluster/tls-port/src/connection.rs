@@ -9,11 +9,12 @@ use futures_util::FutureExt;
 use http::Request;
 use hyper::body::Incoming;
 use rustls::crypto::ring;
-use rustls::{ServerConfig, version};
+use rustls::server::WantsServerCert;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ConfigBuilder, ServerConfig, version};
 use tower::Service;
 use weir_serve::{HttpPort, Stream, TimedBody, tls};
 
-use crate::callers::Callers;
 use crate::resolver::Resolver;
 
 /// Maximum time of a TLS handshake, which takes two round trips.
@@ -70,4 +71,25 @@ fn config(resolver: Arc<Resolver>, callers: &Callers) -> Result<ServerConfig, ru
     let mut config = callers.checked_by(builder).with_cert_resolver(resolver);
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(config)
+}
+
+/// Clients that may connect.
+#[derive(Clone, Debug)]
+pub enum Callers {
+    /// Any client: by default an API server presents no certificate to a webhook.
+    Any,
+    /// Clients whose certificate the verifier accepts.
+    Verified(Arc<dyn ClientCertVerifier>),
+}
+
+impl Callers {
+    pub(crate) fn checked_by(
+        &self,
+        builder: ConfigBuilder<ServerConfig, rustls::WantsVerifier>,
+    ) -> ConfigBuilder<ServerConfig, WantsServerCert> {
+        match self {
+            Self::Any => builder.with_no_client_auth(),
+            Self::Verified(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+        }
+    }
 }

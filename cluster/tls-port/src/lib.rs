@@ -16,7 +16,6 @@
 //! read its authority.
 
 mod authority;
-mod callers;
 mod certificate;
 mod clock;
 mod connection;
@@ -27,8 +26,8 @@ mod rotation;
 mod trust;
 
 pub use authority::{Authorities, Authority, Holder, keep_replica_client, kept_authorities};
-pub use callers::Callers;
 pub use certificate::{Purpose, ServingPair};
+pub use connection::Callers;
 pub use port::TlsPort;
 pub use resolver::Resolver;
 pub use rotation::{ApiServers, CertificateOptions, Rotation, SecretReaders, Verifiers};

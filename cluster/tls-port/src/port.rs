@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weir_serve::{ConnectionLimits, HttpOptions, HttpPort};
 
-use crate::callers::Callers;
+use crate::connection::Callers;
 use crate::connection::{Connections, MAX_STREAMS};
 use crate::resolver::Resolver;
 

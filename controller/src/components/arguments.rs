@@ -1,7 +1,7 @@
 //! Arguments and variables by which a component finds its predictor, as KServe gives them.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
-use weir_cluster::{ComponentKind, ContainerPorts, ServiceName, Workload};
+use weir_cluster::{ComponentKind, ContainerPorts, PodTemplate, ServiceName};
 
 use crate::manifest::validate::Platform;
 
@@ -36,8 +36,7 @@ impl Arguments {
 
     /// Adds arguments and variables to the container that serves. The manifest's own values are kept.
     pub(super) fn add_to_pod(&self, pod: &mut PodSpec) {
-        let named = pod.containers.iter().position(|container| container.name == Workload::CONTAINER);
-        if let Some(container) = pod.containers.get_mut(named.unwrap_or(0)) {
+        if let Some(container) = PodTemplate::serving_mut(&mut pod.containers) {
             self.add_to(container);
         }
     }

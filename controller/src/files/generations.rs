@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
 
-use super::creation_times::CreationTimes;
+use crate::declaration::{Declaration, DeclaredService};
 use crate::manifest::service::{KeptObject, Service};
 
 /// Last declared services with their generations.
@@ -68,4 +68,21 @@ fn follow(object: &mut KeptObject, before: &KeptObject) {
     let metadata = object.metadata_mut();
     metadata.creation_timestamp.clone_from(&old.creation_timestamp);
     metadata.generation = old.generation.map(|old| old + i64::from(is_changed));
+}
+
+/// Creation times in seconds since 1970, by service. If two services claim a host or a model name, the older one keeps
+/// it.
+pub(super) type CreationTimes = BTreeMap<ServiceName, u64>;
+
+/// Returns the creation times of all declared services.
+pub(super) fn creation_times(declaration: &Declaration) -> CreationTimes {
+    let services = declaration.services.iter();
+    let predictors = services.filter(|(name, _)| **name == name.whole());
+    let times = predictors.filter_map(|(name, declared)| Some((name.clone(), created(declared)?)));
+    times.collect()
+}
+
+fn created(declared: &DeclaredService) -> Option<u64> {
+    let created = declared.service.metadata().creation_timestamp.as_ref()?;
+    u64::try_from(created.0.as_second()).ok()
 }

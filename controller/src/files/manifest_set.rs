@@ -14,7 +14,7 @@ use weir_crds::{Incomplete, Manifest, Object};
 
 use super::absent::{self, Absence, AbsentObject, DELETION_DELAY};
 use super::collect::{self, Collected, Origins};
-use super::creation_times::CreationTimes;
+use super::generations::CreationTimes;
 use super::generations::Generations;
 use super::manifest_file::{ManifestFile, STDIN};
 use super::model_stamps::StampedModels;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{ComponentKind, Identity, PodTemplate, RevisionName, ServiceName};
 
-use super::creation_times::CreationTimes;
+use super::generations::CreationTimes;
 use super::stored_rollout::StoredRollout;
 use crate::history::{History, LoadState, RevisionRecord};
 

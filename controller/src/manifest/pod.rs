@@ -1,7 +1,5 @@
 //! Pod template of a service, merged from its runtime and its manifest.
 
-mod batch_limit;
-mod control_routes;
 mod image_build;
 mod merge;
 mod placeholder;
@@ -20,12 +18,11 @@ use weir_crds::serving_runtime::RuntimePod;
 
 use crate::manifest::annotations::{KNATIVE, PREFIX, SHAPING_OF_PODS};
 
-pub(crate) use batch_limit::limit_batches;
-pub(crate) use control_routes::allow_control;
 pub(crate) use image_build::{choose_build, require_gpu, unsupported_gpu};
 pub(crate) use server_defaults::add_defaults;
 use tracing::TRANSFORMER;
 pub(crate) use tracing::{Traced, trace};
+pub(crate) use variable::{allow_control, limit_batches};
 
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];

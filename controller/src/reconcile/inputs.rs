@@ -19,7 +19,6 @@ pub(super) struct Inputs {
     live: Result<(), String>,
     conflicts: Vec<Conflict>,
     is_drifted: bool,
-    is_overwritten: bool,
 }
 
 impl Inputs {
@@ -36,8 +35,6 @@ impl Inputs {
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
             is_drifted: observed.snapshot.drifted.contains(name),
-            // False, so that an overwritten status always counts as a change and is written again.
-            is_overwritten: false,
         }
     }
 
@@ -54,7 +51,8 @@ impl Inputs {
                 .map(|revision| observed.untrusted.get(&revision.name))
                 .eq(self.untrusted.iter().map(Option::as_ref))
             && self.is_drifted == snapshot.drifted.contains(name)
-            && self.is_overwritten == observed.overwritten.contains(name)
+            // An overwritten status always counts as a change, so that it is written again.
+            && !observed.overwritten.contains(name)
             && self.conflicts == observed.conflicts_of(name)
             && (Arc::ptr_eq(&self.gateways, &snapshot.gateways) || self.gateways == snapshot.gateways)
             && self.live == route_is_live(applied, &snapshot.gateways, &observed.reports)

@@ -6,7 +6,6 @@ mod device;
 mod graceful_stop;
 mod inference_service;
 mod inherited;
-mod path;
 mod pod_security;
 mod probes;
 pub(crate) mod request_tls;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use weir_cluster::{ClusterError, ComponentKind, Identity, RevisionName, ServiceName, Storage};
 
-use super::{labels, owners, service_labels};
+use super::{metadata, owners, service_labels};
 use crate::error;
 use crate::stored::StoredRevision;
 
@@ -69,13 +69,7 @@ pub(crate) fn controller_revision(
     // would count as a change.
     data.sort_all_objects();
     Ok(ControllerRevision {
-        metadata: ObjectMeta {
-            name: Some(revision.as_str().to_owned()),
-            namespace: Some(revision.service().namespace().to_owned()),
-            labels: Some(labels(revision)),
-            owner_references: owners(owner),
-            ..ObjectMeta::default()
-        },
+        metadata: metadata(revision, owner),
         revision: revision.number().into(),
         data: Some(RawExtension(data)),
     })

@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use weir_cluster::Workload;
 
-use super::{labels, owners, pod_selector};
+use super::{metadata, pod_selector};
 
 /// Number of old ReplicaSets to keep: none, because a revision never changes and is never rolled back.
 const FORMER_TEMPLATES: i32 = 0;
@@ -14,13 +14,7 @@ const FORMER_TEMPLATES: i32 = 0;
 pub(super) fn deployment(workload: &Workload, pod: PodTemplateSpec, owner: Option<&OwnerReference>) -> Deployment {
     let revision = &workload.revision;
     Deployment {
-        metadata: ObjectMeta {
-            name: Some(revision.as_str().to_owned()),
-            namespace: Some(revision.service().namespace().to_owned()),
-            labels: Some(labels(revision)),
-            owner_references: owners(owner),
-            ..ObjectMeta::default()
-        },
+        metadata: metadata(revision, owner),
         spec: Some(DeploymentSpec {
             revision_history_limit: Some(FORMER_TEMPLATES),
             selector: LabelSelector { match_labels: Some(pod_selector(revision)), ..LabelSelector::default() },

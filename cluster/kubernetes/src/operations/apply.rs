@@ -26,7 +26,7 @@ use crate::operations::name_claim::{NameClaim, claim_name};
 use crate::operations::owner::Owner;
 use crate::stored::StoredRevision;
 use crate::view::drift::{Existing, Kind, ObjectState, WrittenObjects};
-use crate::view::generation::generation;
+use crate::view::generation;
 
 /// Result for a service that has no route and never had one: generation 0, which every gateway has already passed.
 const ANY: Applied = Applied { routes: 0 };
@@ -49,7 +49,7 @@ struct ServiceState {
 impl Apply for Kubernetes {
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
         let service = desired.service();
-        self.drift.lock().begin(service);
+        self.notes.drift.lock().begin(service);
         let apis = self.apis(service);
         let (existing, owner) = tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
         let state = ServiceState { apis, existing, owner };

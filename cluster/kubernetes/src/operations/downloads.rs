@@ -12,7 +12,7 @@ use weir_cluster::RevisionName;
 use weir_fetch::DownloadReport;
 
 use crate::Kubernetes;
-use crate::view::fetching_pods::{Downloads, FetchingPods};
+use crate::view::notes::{Downloads, FetchingPods};
 use crate::view::observed::Change;
 use crate::watch::watch_cache::Key;
 
@@ -42,7 +42,7 @@ impl Kubernetes {
     pub async fn follow_downloads(&self) {
         loop {
             sleep(PERIOD).await;
-            let pods = asked(&self.fetching.lock());
+            let pods = asked(&self.notes.fetching.lock());
             if !pods.is_empty() {
                 // The channel is closed only when the watch task has ended, and then no reader is left.
                 let _ = self.writes.send(Change::Downloads(downloads(pods).await)).await;
@@ -99,7 +99,7 @@ mod tests {
     use weir_cluster::ServiceName;
 
     use super::*;
-    use crate::view::fetching_pods::FetchingPod;
+    use crate::view::notes::FetchingPod;
 
     fn key(name: &str) -> Key {
         ("vision".to_owned(), name.to_owned())

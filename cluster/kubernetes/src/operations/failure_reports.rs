@@ -15,7 +15,7 @@ impl Kubernetes {
     pub(crate) async fn report(&self, report: &FailureReport) -> Result<(), ClusterError> {
         let revision = &report.revision;
         let text = WrittenFailures::of(report).text().map_err(|error| error::unwritable(revision, error))?;
-        if self.reported.lock().is(revision, text.as_deref()) {
+        if self.notes.reported.lock().is(revision, text.as_deref()) {
             return Ok(());
         }
         let services: Api<Service> = Api::namespaced(self.client.clone(), revision.service().namespace());
@@ -23,7 +23,7 @@ impl Kubernetes {
         let params = PatchParams { field_manager: Some(CONTROLLER.to_owned()), ..PatchParams::default() };
         match services.patch(revision.as_str(), &params, &patch).await {
             Ok(_) => {
-                self.reported.lock().set(revision, text.as_deref());
+                self.notes.reported.lock().set(revision, text.as_deref());
                 Ok(())
             }
             Err(error) if error::is_not_found(&error) => Ok(()),

@@ -10,7 +10,7 @@ use serde_json::json;
 use weir_cluster::{ClusterError, ReplicaLoads, RevisionName, Scale, replica_loads};
 
 use crate::objects::AUTOSCALER;
-use crate::view::generation::generation;
+use crate::view::generation;
 use crate::view::observed::NotedReplicas;
 use crate::view::placements::{COST, CostEdit};
 use crate::{Kubernetes, error};
@@ -46,7 +46,7 @@ impl Kubernetes {
     /// those that free a node. A failure is logged, and the scale-in happens all the same.
     async fn mark_first(&self, revision: &RevisionName, replicas: u32) {
         let loads = self.loads(revision);
-        let edits = self.placements.lock().edits(revision, replicas, &loads);
+        let edits = self.notes.placements.lock().edits(revision, replicas, &loads);
         if edits.is_empty() {
             return;
         }

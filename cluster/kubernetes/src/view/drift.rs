@@ -13,7 +13,7 @@ use serde::Serialize;
 use weir_cluster::ServiceName;
 
 use crate::objects::{AUTOSCALER, CONTROLLER, may_be_of, revision_of, service_of};
-use crate::view::generation::generation;
+use crate::view::generation;
 use crate::view::held::held;
 
 /// Kind of object that `apply` makes for a service.

@@ -17,22 +17,20 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
-use parking_lot::Mutex;
 use weir_cluster::{Domains, Gateway, Replica, RevisionName, Revisions, Routes, SharedGpu, Snapshot};
 
 use self::facts::{Scaled, Written, scaled, warn_of_refused, written};
 use crate::objects::revision_of;
-use crate::view::drift::{Drift, ManagedObject};
+use crate::options::WatchScope;
+use crate::view::drift::ManagedObject;
 use crate::view::endpoints::{self, Replicas};
-use crate::view::fetching_pods::{Downloads, FetchingPods};
-use crate::view::generation::generation;
+use crate::view::generation;
 use crate::view::gpu_sharing::{GpuNode, GpuUse};
+use crate::view::notes::{Downloads, Notes};
 use crate::view::other_autoscalers::{self, AutoscalerTarget, Targeted};
-use crate::view::placements::{Placement, Placements};
+use crate::view::placements::Placement;
 use crate::view::replica::Overdue;
-use crate::view::reported_failures::ReportedFailures;
 use crate::watch::watch_cache::{Edit, Key, WatchCache, key};
-use crate::watch::watch_scope::WatchScope;
 use crate::{Options, view::gateways, view::replica};
 
 /// Event of one of the watches, or another change of the state.
@@ -103,19 +101,6 @@ pub(crate) struct Observed {
     notes: Notes,
     unpublished: Unpublished,
     last: Snapshot,
-}
-
-/// Observations of the watches that the code which writes objects needs.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    /// Newest known versions of the services' objects.
-    pub(crate) drift: Arc<Mutex<Drift>>,
-    /// Placements of replicas, which decide the order of their deletion.
-    pub(crate) placements: Arc<Mutex<Placements>>,
-    /// Failure annotations of the revisions' Services, which gateways read.
-    pub(crate) reported: Arc<Mutex<ReportedFailures>>,
-    /// Pods that fetch their models.
-    pub(crate) fetching: Arc<Mutex<FetchingPods>>,
 }
 
 /// Facts about a pod, from its metadata and status.

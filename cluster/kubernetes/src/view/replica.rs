@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use kube::ResourceExt;
-use weir_cluster::{Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload};
+use weir_cluster::{Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, PodTemplate, Replica};
 
 use crate::entry::entry;
 pub(crate) use download::progress_address;
@@ -89,9 +89,7 @@ fn serving(pod: &Pod) -> Option<&ContainerStatus> {
 }
 
 fn container(pod: &Pod) -> Option<&Container> {
-    let containers = &pod.spec.as_ref()?.containers;
-    let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    named.or(containers.first())
+    PodTemplate::serving(&pod.spec.as_ref()?.containers)
 }
 
 fn status(pod: &Pod) -> Option<&PodStatus> {

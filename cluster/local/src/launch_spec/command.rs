@@ -8,9 +8,8 @@ use weir_cluster::{Storage, check_runtime_arguments, image_name};
 
 use super::LaunchSpec;
 use crate::expand::expand;
-use crate::names::{GRPC_PORT, METRICS_PORT, PORT, PREDICTOR_HOST, RUNTIME};
 use crate::options::Options;
-use crate::ports::Ports;
+use crate::ports::{GRPC_PORT, METRICS_PORT, PORT, Ports};
 use crate::predictor_addresses::PredictorAddress;
 use crate::probe::ServerKind;
 use crate::storage::ModelFiles;
@@ -19,6 +18,12 @@ use crate::storage::ModelFiles;
 /// processes.
 const LISTEN_FLAGS: [&str; 6] =
     ["http-address", "http-port", "grpc-address", "grpc-port", "metrics-address", "metrics-port"];
+
+/// Variable with the address at which a transformer or an explainer reaches its predictor.
+const PREDICTOR_HOST: &str = "PREDICTOR_HOST";
+
+/// Last component of the runtime image's name, and name of the program in it.
+const RUNTIME: &str = "weir-runtime";
 
 /// Another name of the runtime in its own image, for manifests written for Triton.
 const TRITONS_NAME: &str = "tritonserver";

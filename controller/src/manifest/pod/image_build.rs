@@ -1,7 +1,7 @@
 //! Choice between the builds of a server's image: some servers have one for GPUs and one without.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use weir_cluster::Workload;
+use weir_cluster::PodTemplate;
 use weir_crds::quantity_value;
 
 use crate::manifest::annotations::GPU_RESOURCE_TYPES;
@@ -66,8 +66,7 @@ pub(crate) fn require_gpu(mut template: PodTemplateSpec, server: ServerType) -> 
 /// runtime would refuse to start, because it would find no CUDA device. If the arguments select a device, the image is
 /// assumed to support it.
 pub(crate) fn unsupported_gpu(template: &PodTemplateSpec, server: ServerType) -> Option<String> {
-    let containers = &template.spec.as_ref()?.containers;
-    let container = containers.iter().find(|c| c.name == Workload::CONTAINER).or(containers.first())?;
+    let container = PodTemplate::container(template)?;
     if server != ServerType::Weir || uses_cuda(container, &added_kinds(template)) {
         return None;
     }
@@ -89,9 +88,7 @@ fn is_device(arg: &str) -> bool {
 
 /// Returns the container that serves.
 fn serving(template: &mut PodTemplateSpec) -> Option<&mut Container> {
-    let containers = &mut template.spec.as_mut()?.containers;
-    let serving = containers.iter().position(|c| c.name == Workload::CONTAINER);
-    containers.get_mut(serving.unwrap_or(0))
+    PodTemplate::serving_mut(&mut template.spec.as_mut()?.containers)
 }
 
 /// Returns the GPU resources that the pod's annotation adds.
@@ -167,6 +164,7 @@ fn name_and_tag(image: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_cluster::Workload;
 
     use super::*;
 

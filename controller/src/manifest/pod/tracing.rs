@@ -1,7 +1,7 @@
 //! OpenTelemetry variables that KServe sets in the servers of a service with `spec.tracing`.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use weir_cluster::{ServiceName, Workload};
+use weir_cluster::{PodTemplate, ServiceName};
 use weir_crds::inference_service::Tracing;
 
 use super::variable::set_default;
@@ -26,15 +26,13 @@ pub(crate) fn trace(mut template: PodTemplateSpec, tracing: Option<&Tracing>, tr
     let (Some(tracing), Some(pod)) = (tracing, template.spec.as_mut()) else {
         return template;
     };
-    let named = |name: &str| pod.containers.iter().position(|one| one.name == name);
-    let (serving, transformer) = (named(Workload::CONTAINER).unwrap_or(0), named(TRANSFORMER));
-    if let Some(container) = pod.containers.get_mut(serving) {
+    if let Some(container) = PodTemplate::serving_mut(&mut pod.containers) {
         set_variables(container, tracing, traced, "predictor");
         if traced.server == Some(ServerType::MlServer) {
             set_default(container, "MLSERVER_TRACING_SERVER", endpoint(tracing));
         }
     }
-    if let Some(container) = transformer.and_then(|at| pod.containers.get_mut(at)) {
+    if let Some(container) = pod.containers.iter_mut().find(|one| one.name == TRANSFORMER) {
         set_variables(container, tracing, traced, "transformer");
     }
     template

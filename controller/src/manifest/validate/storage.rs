@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use weir_cluster::{Storage, Workload};
+use weir_cluster::{PodTemplate, Storage};
 use weir_crds::StorageContainer;
 use weir_crds::inference_service::{Model, ModelStorage, Predictor};
 use weir_fetch::without_secrets;
@@ -150,9 +150,7 @@ pub fn uri_of_store(storage: &ModelStorage) -> Option<String> {
 
 /// Returns the container that serves among a service's own.
 pub(super) fn serving(predictor: &Predictor) -> Option<&Container> {
-    let containers = &predictor.pod.containers;
-    let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    serving.or(containers.first())
+    PodTemplate::serving(&predictor.pod.containers)
 }
 
 fn at_model_path(field: String, uri: Cow<'_, str>) -> Given<'_> {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Container, EmptyDirVolumeSource, ImageVolumeSource, PersistentVolumeClaimVolumeSource, PodSpec, Volume, VolumeMount,
 };
-use weir_cluster::{ClusterError, Storage, Workload};
+use weir_cluster::{ClusterError, PodTemplate, Storage, relocate};
 use weir_crds::StorageContainer;
 
 pub(crate) use self::credentials::{CREDENTIALS, ModelAccount};
@@ -21,7 +21,6 @@ use self::fetched::Fetch;
 pub(crate) use self::fetched::{DISK_REQUEST, PROGRESS_PORT, PROGRESS_VARIABLE};
 use self::source::Source;
 pub(crate) use self::source::is_fetched;
-use super::path::relocate_in;
 use super::weir_runtime;
 use crate::Options;
 use crate::stored::StoredRevision;
@@ -252,8 +251,17 @@ impl<'a> ModelMount<'a> {
 
 /// Returns the container that serves.
 fn serving(pod: &mut PodSpec) -> Result<&mut Container, String> {
-    let named = |container: &Container| container.name == Workload::CONTAINER;
-    let index = pod.containers.iter().position(named).unwrap_or(0);
-    let found = pod.containers.get_mut(index);
-    found.ok_or_else(|| "the pod has no container".to_owned())
+    PodTemplate::serving_mut(&mut pod.containers).ok_or_else(|| "the pod has no container".to_owned())
+}
+
+/// Replaces a path in a container's command, arguments and variables.
+fn relocate_in(container: &mut Container, from: &str, to: &str) {
+    let words = container.command.iter_mut().chain(&mut container.args);
+    for word in words.flatten() {
+        *word = relocate(word, from, to);
+    }
+    let variables = container.env.iter_mut().flatten();
+    for value in variables.filter_map(|variable| variable.value.as_mut()) {
+        *value = relocate(value, from, to);
+    }
 }

@@ -21,7 +21,7 @@ impl Kubernetes {
     /// it.
     pub(super) async fn existing(&self, apis: &Apis, desired: &Desired) -> Result<Existing, ClusterError> {
         let service = desired.service();
-        let known = self.drift.lock().existing(service);
+        let known = self.notes.drift.lock().existing(service);
         let workloads = desired.workloads().iter();
         let revisions = || workloads.clone().map(|workload| workload.revision.as_str());
         let aliases = desired.route().map(|_| alias_names(service));
@@ -30,7 +30,7 @@ impl Kubernetes {
         let services = services.map(|name| self.ask(&apis.services, &known, name, service));
         let deployments = revisions().map(|name| self.ask(&apis.deployments, &known, name, service));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
-        let existing = self.drift.lock().existing(service);
+        let existing = self.notes.drift.lock().existing(service);
         let names = revisions().chain(aliases);
         for name in names {
             claim_name(service, name, &existing)?;
@@ -55,7 +55,7 @@ impl Kubernetes {
         }
         if let Some(found) = find(api, name).await? {
             check_owner(&found, service)?;
-            self.drift.lock().note(service, &found);
+            self.notes.drift.lock().note(service, &found);
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Kubernetes {
             return Ok(same.clone());
         }
         let stored = put_value(api, &value, &name, CONTROLLER).await?;
-        Ok(self.drift.lock().note(service, &stored))
+        Ok(self.notes.drift.lock().note(service, &stored))
     }
 
     /// Writes a Deployment. The autoscaler owns its number of replicas from the first write on.
@@ -90,7 +90,7 @@ impl Kubernetes {
         first.spec.get_or_insert_default().replicas = Some(replicas);
         let made = put(api, &first, name, AUTOSCALER).await?;
         let service = workload.revision.service();
-        let made = self.drift.lock().note(service, &made);
+        let made = self.notes.drift.lock().note(service, &made);
         let same = only_this(deployment, &made);
         let of = (service, &state.existing);
         let object = self.put_unless_same(api, of, &same).await?;
@@ -126,7 +126,7 @@ impl Kubernetes {
             stored => stored.map_err(|error| error::of(name, error))?,
         };
         let service = workload.revision.service();
-        Ok(self.drift.lock().note(service, &stored))
+        Ok(self.notes.drift.lock().note(service, &stored))
     }
 }
 

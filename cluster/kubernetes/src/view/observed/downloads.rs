@@ -1,7 +1,7 @@
 //! Downloads of pods in the observed state.
 
 use super::{Observed, WatchedPod};
-use crate::view::fetching_pods::{Downloads, FetchingPod};
+use crate::view::notes::{Downloads, FetchingPod};
 use crate::watch::watch_cache::{Edit, Key};
 
 impl Observed {

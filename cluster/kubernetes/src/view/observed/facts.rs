@@ -9,7 +9,7 @@ use weir_cluster::{Domains, Failure, FailureReason, Host, RevisionName, Route};
 
 use crate::error;
 use crate::objects::{FAILURES, ROUTE, WORKLOAD, created, gpus, named_revision_of, service_of};
-use crate::view::generation::generation;
+use crate::view::generation;
 use crate::view::replica;
 use crate::watch::watch_cache::Edit;
 use crate::written::{WrittenFailures, WrittenRevision, WrittenRoute};

@@ -7,9 +7,9 @@ use weir_cluster::{Endpoints, Failure, FailureReason, Identity, Phase, Replica, 
 
 use super::facts::Written;
 use super::{Observed, key_of};
+use crate::options::WatchScope;
 use crate::view::endpoints::Replicas;
 use crate::view::{other_autoscalers, replica};
-use crate::watch::watch_scope::WatchScope;
 use crate::written::{WrittenFailures, WrittenRevision};
 
 impl Observed {
