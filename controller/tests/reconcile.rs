@@ -113,6 +113,14 @@ impl World {
         }
     }
 
+    async fn until_snapshot(&mut self, is_it: impl FnMut(&Arc<Snapshot>) -> bool) {
+        assert!(timeout(SOON, self.snapshots.wait_for(is_it)).await.is_ok());
+    }
+
+    async fn until_statuses(&mut self, are_they: impl FnMut(&Arc<Statuses>) -> bool) {
+        assert!(timeout(SOON, self.statuses.wait_for(are_they)).await.is_ok());
+    }
+
     async fn until_status(&mut self, is_it: impl Fn(&InferenceServiceStatus) -> bool) -> InferenceServiceStatus {
         let service = digits();
         let mut watch = self.statuses.clone();
@@ -268,16 +276,12 @@ async fn a_service_lives_from_create_to_delete() {
     world.edit(&manifest("c", "minReplicas: 2"));
     world.until_split(&[(3, 100)]).await;
     let three = digits().revision(3).unwrap();
-    let bounded = world.snapshots.wait_for(|s| min(s, &three) == Some(2));
-    assert!(timeout(SOON, bounded).await.is_ok());
+    world.until_snapshot(|s| min(s, &three) == Some(2)).await;
 
     fs::remove_file(&world.file).unwrap();
     world.until_split(&[]).await;
-    let gone = world.statuses.wait_for(|statuses| statuses.is_empty());
-    assert!(timeout(SOON, gone).await.is_ok());
-    let revisions =
-        world.snapshots.wait_for(|snapshot| snapshot.revisions.values().all(|revision| revision.desired == 0));
-    assert!(timeout(SOON, revisions).await.is_ok());
+    world.until_statuses(|statuses| statuses.is_empty()).await;
+    world.until_snapshot(|snapshot| snapshot.revisions.values().all(|revision| revision.desired == 0)).await;
 }
 
 #[tokio::test]
@@ -294,8 +298,7 @@ async fn a_service_is_ready_once_its_transformer_is_too() {
     assert!(!is_ready(&status), "{status:?}");
 
     let transformer = digits().of_component(ComponentKind::Transformer).unwrap().revision(1).unwrap();
-    let made = world.snapshots.wait_for(|snapshot| snapshot.revision(&transformer).is_some());
-    assert!(timeout(SOON, made).await.is_ok());
+    world.until_snapshot(|snapshot| snapshot.revision(&transformer).is_some()).await;
     world.cluster.put(&transformer, replica("two")).unwrap();
     let status = world.until_status(is_ready).await;
     assert!(is_true(&status, Condition::TRANSFORMER_READY));
@@ -306,7 +309,7 @@ async fn a_service_is_ready_once_its_transformer_is_too() {
     assert!(is_true(&status, Condition::PREDICTOR_READY));
     assert_eq!(status.components.keys().collect::<Vec<_>>(), ["predictor"]);
     let ended = |snapshot: &Arc<Snapshot>| snapshot.revision(&transformer).is_none_or(|revision| revision.desired == 0);
-    assert!(timeout(SOON, world.snapshots.wait_for(ended)).await.is_ok());
+    world.until_snapshot(ended).await;
 }
 
 #[tokio::test]
@@ -342,8 +345,7 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
 
     world.edit(&manifest("b", "minReplicas: 1"));
     let two = digits().revision(2).unwrap();
-    let made = world.snapshots.wait_for(|snapshot| snapshot.revision(&two).is_some());
-    assert!(timeout(SOON, made).await.is_ok());
+    world.until_snapshot(|snapshot| snapshot.revision(&two).is_some()).await;
     let failure = weir_cluster::Failure::new(weir_cluster::FailureReason::CrashLoopBackOff, "it exits with 1");
     world.cluster.fail(&two, failure).unwrap();
     let status = world.until_status(|status| {
@@ -384,13 +386,10 @@ async fn a_service_stays_ready_at_zero_and_a_bound_creates_no_revision() {
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: 0"));
     let one = digits().revision(1).unwrap();
-    let bounded = world.snapshots.wait_for(|s| min(s, &one) == Some(0));
-    assert!(timeout(SOON, bounded).await.is_ok());
+    world.until_snapshot(|s| min(s, &one) == Some(0)).await;
     world.cluster.scale(&one, 0).await.unwrap();
-    let status = world.until_status(|status| {
-        status.condition(Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("Standby"))
-    });
-    assert!(is_ready(&status.await));
+    let status = world.until_status(|status| ready_reason(status).0 == "Standby").await;
+    assert!(is_ready(&status));
     assert_eq!(world.cluster.snapshot().revisions.len(), 1);
 }
 
@@ -450,10 +449,7 @@ async fn an_invalid_edit_is_reported_and_workloads_keep_running() {
     let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: -1"));
-    let status = world.until_status(|status| {
-        status.condition(Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("InvalidSpec"))
-    });
-    let status = status.await;
+    let status = world.until_status(|status| ready_reason(status).0 == "InvalidSpec").await;
     let message = status.condition(Condition::READY).unwrap().message.clone().unwrap();
     assert!(message.ends_with("service.yaml:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"));
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
@@ -513,20 +509,20 @@ async fn a_changed_runtime_rolls_four_services_at_once_and_a_failing_one_blocks_
             named.count() == SERVICES
         }
     };
-    assert!(timeout(SOON, world.snapshots.wait_for(made(1))).await.is_ok());
+    world.until_snapshot(made(1)).await;
     for name in world.cluster.snapshot().revisions.keys() {
         world.cluster.put(name, replica(name.as_str())).unwrap();
     }
     let all_ready =
         |statuses: &Arc<Statuses>| statuses.len() == SERVICES && statuses.values().all(|status| is_ready(status));
-    assert!(timeout(SOON, world.statuses.wait_for(all_ready)).await.is_ok());
+    world.until_statuses(all_ready).await;
 
     world.edit(&fleet("server:2", SERVICES));
     let waits = |statuses: &Arc<Statuses>| {
         let reasons = statuses.values().filter_map(|status| status.condition("RolloutComplete")?.reason.as_deref());
         reasons.filter(|reason| *reason == "WaitingForTurn").count() == SERVICES - 4
     };
-    assert!(timeout(SOON, world.statuses.wait_for(waits)).await.is_ok());
+    world.until_statuses(waits).await;
     let mut failing = None;
     while !made(2)(&world.cluster.snapshot()) || rolling(&world.cluster.snapshot()).len() > 1 {
         let rolling = rolling(&world.cluster.snapshot());
@@ -550,7 +546,7 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
     };
     let mut world = World::start(Readiness::Immediate, &disabled(fleet("server:1", 2)));
     let all_ready = |statuses: &Arc<Statuses>| statuses.len() == 2 && statuses.values().all(|status| is_ready(status));
-    assert!(timeout(SOON, world.statuses.wait_for(all_ready)).await.is_ok());
+    world.until_statuses(all_ready).await;
     world.edit(&disabled(fleet("server:2", 2)));
     let service = |number| ServiceName::new("default", &format!("s{number}")).unwrap();
     let are_rolled_out = |statuses: &Arc<Statuses>| {
@@ -561,15 +557,14 @@ async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
         let both = [reason(0), reason(1)];
         both == [Some("AutoUpdateDisabled".to_owned()), Some("RolledOut".to_owned())]
     };
-    assert!(timeout(SOON, world.statuses.wait_for(are_rolled_out)).await.is_ok());
+    world.until_statuses(are_rolled_out).await;
     let second = |number| service(number).revision(2).unwrap();
     let snapshot = world.cluster.snapshot();
     assert!(snapshot.revision(&second(0)).is_none() && snapshot.revision(&second(1)).is_some());
     let edited = disabled(fleet("server:2", 2)).replacen("pvc://models/a", "pvc://models/b", 1);
     world.edit(&edited);
     let zero = second(0);
-    let followed = world.snapshots.wait_for(|snapshot| snapshot.revision(&zero).is_some());
-    assert!(timeout(SOON, followed).await.is_ok());
+    world.until_snapshot(|snapshot| snapshot.revision(&zero).is_some()).await;
 }
 
 /// Returns the reason of `Ready`, and its message.
@@ -648,5 +643,5 @@ async fn a_revert_removes_what_an_unanswered_change_made() {
     assert!(world.cluster.snapshot().revision(&two).is_some());
     world.edit(&text("a"));
     let is_removed = |snapshot: &Arc<Snapshot>| snapshot.revision(&two).is_none();
-    assert!(timeout(SOON, world.snapshots.wait_for(is_removed)).await.is_ok());
+    world.until_snapshot(is_removed).await;
 }
