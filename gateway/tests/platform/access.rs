@@ -249,8 +249,7 @@ async fn health_of_the_gateway_needs_no_key() {
 async fn rpc(world: &World, host: &str, path: &str, message: &[u8]) -> String {
     let framed = [&[0, 0, 0, 0, message.len() as u8][..], message].concat();
     let request = grpc::call(host, path, Full::new(Bytes::from(framed)));
-    let mut client = connect_h2(world.address()).await;
-    let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let ended = grpc::send(world.address(), request).await;
     grpc::status(&ended).0.to_owned()
 }
 
@@ -335,8 +334,7 @@ async fn a_batch_has_requests_of_one_client() {
     let policy = policy(keys, vec![rule("*", &["*"], &[])]);
     let guarded = Guarded::with_route(Scope::Local, policy, |route| route.batching = Some(batching)).await;
     // A batch that fails would be run again as single requests.
-    let replica = TestReplica::start(Behaviour::Hang).await;
-    guarded.world.put(1, "a", replica.address).await;
+    let replica = guarded.world.start(1, "a", Behaviour::Hang).await;
     let address = guarded.world.address();
     let predict = |number: u8| {
         let request = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[1]]}");

@@ -43,6 +43,13 @@ async fn replica(world: &World, name: &str, gate: &Arc<Semaphore>, model: Comput
     replica
 }
 
+/// Creates a world with one replica, behind a closed gate.
+async fn serving(max_size: u32, max_latency: Duration, model: Compute) -> (World, Arc<Semaphore>, TestReplica) {
+    let (world, gate) = (world(max_size, max_latency).await, closed());
+    let replica = replica(&world, "a", &gate, model).await;
+    (world, gate, replica)
+}
+
 /// Sends one row over V1 from a task of its own.
 fn predict(world: &World, row: &str) -> JoinHandle<Answered> {
     let address = world.address();
@@ -71,8 +78,7 @@ async fn texts(clients: Vec<JoinHandle<Answered>>) -> Vec<String> {
 
 #[tokio::test]
 async fn one_bad_request_does_not_fail_its_neighbours() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::strict).await;
+    let (world, gate, replica) = serving(8, LONG, model::strict).await;
     let clients = gathered(&world, &replica, &["[1]", "[\"x\"]", "[3]"]).await;
     open(&gate);
     let answers = texts(clients).await;
@@ -107,8 +113,7 @@ async fn a_batch_survives_its_replica() {
 
 #[tokio::test]
 async fn the_rows_of_a_disconnected_client_are_removed() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let (world, gate, replica) = serving(8, LONG, model::lenient).await;
     let mut clients = gathered(&world, &replica, &["[1]", "[2]", "[3]"]).await;
     world.activity(1, |a| a.queued == 3).await;
     clients.remove(2).abort();
@@ -121,8 +126,7 @@ async fn the_rows_of_a_disconnected_client_are_removed() {
 
 #[tokio::test]
 async fn a_batch_is_cancelled_when_all_its_clients_disconnect() {
-    let (world, gate) = (world(2, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let (world, gate, replica) = serving(2, LONG, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
     replica.seen.until_busy(2).await;
     for client in &clients[1..] {
@@ -136,8 +140,7 @@ async fn a_batch_is_cancelled_when_all_its_clients_disconnect() {
 
 #[tokio::test]
 async fn a_batch_is_sent_after_its_longest_delay() {
-    let (world, gate) = (world(8, Duration::from_millis(50)).await, closed());
-    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let (world, gate, replica) = serving(8, Duration::from_millis(50), model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]"]).await;
     // The first request is still at the replica.
     replica.seen.until_busy(2).await;
@@ -147,8 +150,7 @@ async fn a_batch_is_sent_after_its_longest_delay() {
 
 #[tokio::test]
 async fn a_request_whose_deadline_passes_fails_and_the_others_are_answered() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let (world, gate, replica) = serving(8, LONG, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]"]).await;
     let expiring = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
     let late = once(world.address(), with(expiring, "weir-timeout", "40")).await;
@@ -161,8 +163,7 @@ async fn a_request_whose_deadline_passes_fails_and_the_others_are_answered() {
 
 #[tokio::test]
 async fn a_deadline_that_passes_at_the_replica_of_a_batch_is_reported_with_its_name() {
-    let (world, gate) = (world(2, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let (world, gate, replica) = serving(2, LONG, model::lenient).await;
     let clients = gathered(&world, &replica, &["[1]"]).await;
     let expiring = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
     let late = once(world.address(), with(expiring, "weir-timeout", "2000")).await;
@@ -174,8 +175,7 @@ async fn a_deadline_that_passes_at_the_replica_of_a_batch_is_reported_with_its_n
 
 #[tokio::test]
 async fn a_cookie_is_not_shared() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::personal).await;
+    let (world, gate, replica) = serving(8, LONG, model::personal).await;
     let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
     open(&gate);
     for client in clients.into_iter().skip(1) {
@@ -188,8 +188,7 @@ async fn a_cookie_is_not_shared() {
 
 #[tokio::test]
 async fn a_response_without_a_result_per_row_fails_the_batch_with_the_reason() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::only_one).await;
+    let (world, gate, replica) = serving(8, LONG, model::only_one).await;
     let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
     open(&gate);
     for (i, client) in clients.into_iter().enumerate() {
@@ -245,8 +244,7 @@ async fn a_batch_queue_is_full_of_bytes_too() {
 
 #[tokio::test]
 async fn requests_that_cannot_be_merged_are_forwarded_unchanged() {
-    let (world, gate) = (world(8, LONG).await, closed());
-    let replica = replica(&world, "a", &gate, model::echo).await;
+    let (world, gate, replica) = serving(8, LONG, model::echo).await;
     let busy = predict(&world, "[1]");
     replica.seen.until_busy(1).await;
     let v2 = "/v2/models/digits/infer";

@@ -60,9 +60,8 @@ const BY_ADDRESS: [(&str, &str); 2] = [(HOST, ""), ("localhost", "/serving/defau
 
 async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
     let world = World::of(Options::new("gateway", scope)).await;
-    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |route| route.control = control).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", Behaviour::Echo(Duration::ZERO)).await;
     (world, replica)
 }
 
@@ -78,9 +77,8 @@ async fn asked(world: &World, host: &str, path: &str) -> Answered {
 }
 
 async fn called(world: &World, host: &str, path: &str) -> (String, String) {
-    let mut client = connect_h2(world.address()).await;
     let request = grpc::call(host, path, Full::new(grpc::infer("digits")));
-    let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let ended = grpc::send(world.address(), request).await;
     let (code, message) = grpc::status(&ended);
     (code.to_owned(), message)
 }
@@ -222,10 +220,7 @@ async fn errors_over_grpc_in_a_cluster_contain_no_names() {
 async fn requests_of_foreign_pages_and_rebound_hosts_are_refused() {
     let mut options = Options::new("gateway", Scope::Local);
     options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
-    let world = World::of(options).await;
-    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::of_with(options, Behaviour::Echo(Duration::ZERO)).await;
     let paths = [
         "/v2/models/digits/infer",
         "/serving/default/digits/v2/models/digits/infer",

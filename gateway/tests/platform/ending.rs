@@ -95,9 +95,8 @@ async fn a_stalled_body_does_not_delay_the_shutdown() {
     let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
     options.connections.stall = 20 * TEST_TIMEOUT;
     let mut world = World::of(options).await;
-    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let _replica = world.start(1, "a", Behaviour::Echo(Duration::ZERO)).await;
     let half = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 10\r\n\r\nhello");
     let mut stream = raw(world.address(), half.as_bytes()).await;
     let running = &mut world.gateways[0];

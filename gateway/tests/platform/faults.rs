@@ -249,8 +249,7 @@ async fn broken_batch(exit_code: i32) -> (Vec<crate::client::Answered>, usize) {
     world.activity(1, |activity| activity.arrivals == 2).await;
     clients.push(predict("[2]"));
     mortal.ended.cancelled().await;
-    let other = TestReplica::start(ECHO).await;
-    world.put(1, "b", other.address).await;
+    let other = world.start(1, "b", ECHO).await;
     world.end(1, "a", exit_code);
     let mut answers = Vec::new();
     for client in clients {
@@ -297,12 +296,10 @@ async fn requests_of_several_vanished_replicas_are_retried() {
     let (world, first) = World::with(Behaviour::Hang).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     first.seen.until_busy(1).await;
-    let second = TestReplica::start(Behaviour::Hang).await;
-    world.put(1, "b", second.address).await;
+    let second = world.start(1, "b", Behaviour::Hang).await;
     world.take(1, "a").await;
     second.seen.until_busy(1).await;
-    let third = TestReplica::start(ECHO).await;
-    world.put(1, "c", third.address).await;
+    let _third = world.start(1, "c", ECHO).await;
     world.take(1, "b").await;
     let answer = asked.await.unwrap();
     assert_eq!((answer.status, answer.text()), (StatusCode::OK, "body"));
@@ -316,8 +313,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
     assert_eq!(response.status(), StatusCode::OK);
     assert!(response.into_body().collect().await.is_err());
     world.activity(1, |activity| activity.failed == 1 && activity.in_flight == 0).await;
-    let good = TestReplica::start(ECHO).await;
-    world.put(1, "b", good.address).await;
+    let _good = world.start(1, "b", ECHO).await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;
     assert_eq!(answer.text(), "x");
 }
@@ -336,14 +332,12 @@ fn said_status(_: &http::request::Parts, body: &Bytes) -> Response<TestBody> {
 async fn errors_of_the_caller_are_no_failures_of_the_revision() {
     let world = World::new(1).await;
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
-    let says = TestReplica::start(Behaviour::Compute(gate, said_status)).await;
     world.serve(&[100], |_| {}).await;
-    world.put(1, "a", says.address).await;
+    let _says = world.start(1, "a", Behaviour::Compute(gate, said_status)).await;
     let mut client = connect_h2(world.address()).await;
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
     // Codes: invalid argument, not found, unimplemented; resource exhausted; internal, unavailable.
     for code in ["3", "5", "12", "8", "13", "14"] {
-        let request = grpc::call(HOST, &path, Full::new(Bytes::from(code)));
+        let request = grpc::call(HOST, grpc::INFER, Full::new(Bytes::from(code)));
         let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
         assert_eq!(grpc::status(&ended).0, code);
         assert!(!ended.head.contains_key("weir-unserved"));
@@ -353,11 +347,8 @@ async fn errors_of_the_caller_are_no_failures_of_the_revision() {
 
 #[tokio::test]
 async fn a_refused_request_is_retried_until_a_replica_takes_it() {
-    let world = World::new(1).await;
-    let (full, free) = (TestReplica::start(Behaviour::Refuse).await, TestReplica::start(ECHO).await);
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", full.address).await;
-    world.put(1, "b", free.address).await;
+    let world = World::serving().await;
+    let (_full, _free) = (world.start(1, "a", Behaviour::Refuse).await, world.start(1, "b", ECHO).await);
     for _ in 0..4 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.text(), "x");
@@ -379,12 +370,9 @@ async fn the_queue_time_of_a_retried_request_is_recorded_once() {
 
 #[tokio::test]
 async fn a_marked_refusal_is_retried_and_the_mark_is_not_forwarded() {
-    let world = World::new(1).await;
-    let (full, free) =
-        (TestReplica::start(Behaviour::Refusal(Refusal::FullHttp)).await, TestReplica::start(ECHO).await);
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", full.address).await;
-    world.put(1, "b", free.address).await;
+    let world = World::serving().await;
+    let (full, _free) =
+        (world.start(1, "a", Behaviour::Refusal(Refusal::FullHttp)).await, world.start(1, "b", ECHO).await);
     for _ in 0..4 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
@@ -465,11 +453,9 @@ async fn a_short_deadline_that_a_client_chose_is_not_counted() {
     replica.seen.until_busy(1).await;
     let queued = once(world.address(), request("1")).await;
     assert_eq!(queued.status, StatusCode::GATEWAY_TIMEOUT);
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
-    let call = grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
+    let call = grpc::call(HOST, grpc::INFER, Full::new(grpc::infer("digits")));
     let call = with(call, "grpc-timeout", "5m");
-    let mut client = connect_h2(world.address()).await;
-    let ended = grpc::ended(client.send_request(call).await.unwrap()).await;
+    let ended = grpc::send(world.address(), call).await;
     assert_eq!(grpc::status(&ended).0, "4");
     assert_eq!(held.await.unwrap().status, StatusCode::GATEWAY_TIMEOUT);
     // Missing the service's own timeout counts as a failure, even if the timeout is short.
@@ -519,9 +505,8 @@ async fn a_disconnected_client_frees_its_credit_and_its_queue_place() {
 #[tokio::test]
 async fn a_full_queue_refuses_at_once() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(Behaviour::Hang).await;
     world.serve_limited(&[100], Some(1), |route| route.max_queue = 1).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", Behaviour::Hang).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "")));
     replica.seen.until_busy(1).await;
     let second = tokio::spawn(once(world.address(), post(HOST, "/", "")));

@@ -24,10 +24,7 @@ const ECHO: Behaviour = Behaviour::Echo(Duration::ZERO);
 async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     let mut options = Options::new("gateway", Scope::Local);
     change(&mut options);
-    let world = World::of(options).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::of_with(options, ECHO).await;
     (world, replica)
 }
 
@@ -194,7 +191,7 @@ async fn a_slow_body_is_refused_at_the_deadline() {
     assert!(answer.contains("deadline exceeded: waited 0.") && answer.contains(expected), "{answer}");
     let (_message, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
     let body = StreamBody::new(ReceiverStream::new(receiver));
-    let mut request = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), body);
+    let mut request = grpc::call(HOST, grpc::INFER, body);
     let timeout = HeaderValue::from_static("300m");
     request.headers_mut().insert("grpc-timeout", timeout);
     let mut client = connect_h2(world.address()).await;

@@ -20,10 +20,8 @@ async fn garbage_error(world: &World, wire: &str) -> String {
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
         return answer.text().to_owned();
     }
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
-    let request = grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
-    let mut client = connect_h2(world.address()).await;
-    let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let request = grpc::call(HOST, grpc::INFER, Full::new(grpc::infer("digits")));
+    let ended = grpc::send(world.address(), request).await;
     let (code, message) = grpc::status(&ended);
     assert_eq!(code, "13", "{message}");
     message

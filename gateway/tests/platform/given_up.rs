@@ -104,8 +104,7 @@ async fn calls_that_are_given_up_do_not_end_other_calls() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(1000), |_| {}).await;
     world.put(1, "a", address).await;
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
-    let call = || grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
+    let call = || grpc::call(HOST, grpc::INFER, Full::new(grpc::infer("digits")));
     let mut sender = connect_h2(world.address()).await;
     for round in 1..=ROUNDS {
         let calls: Vec<_> = (0..CALLS).map(|_| sender.send_request(call())).collect();
@@ -135,8 +134,7 @@ async fn a_head_that_is_too_long_for_a_replica_is_its_clients_fault() {
         response
     }))
     .await;
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
-    let call = grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
+    let call = grpc::call(HOST, grpc::INFER, Full::new(grpc::infer("digits")));
     let mut sender = connect_h2(world.address()).await;
     let answer = sender.send_request(call).await.unwrap();
     assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);

@@ -1,6 +1,7 @@
 //! Tests of gRPC on the same port as HTTP.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -15,10 +16,13 @@ use weir_gateway::{Options, Scope};
 use weir_protocol::grpc::proto;
 
 use crate::client::{connect_h2, once, post, with};
-use crate::replica::{Behaviour, Refusal, TestReplica};
+use crate::replica::{Behaviour, Refusal};
 use crate::world::{HOST, World};
 
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService";
+
+/// Path of the call that infers.
+pub(crate) const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 fn framed(message: &impl Message) -> Bytes {
     let mut out = BytesMut::new();
@@ -53,10 +57,17 @@ pub(crate) async fn ended(response: Response<Incoming>) -> Ended {
     Ended { trailers: trailers.unwrap_or_else(|| parts.headers.clone()), head: parts.headers, data: body.to_bytes() }
 }
 
+/// Sends a call over a connection of its own.
+pub(crate) async fn send<B>(gateway: SocketAddr, request: Request<B>) -> Ended
+where
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+{
+    let mut sender = connect_h2(gateway).await;
+    ended(sender.send_request(request).await.unwrap()).await
+}
+
 async fn unary(world: &World, host: &str, path: &str, body: Bytes) -> Ended {
-    let mut sender = connect_h2(world.address()).await;
-    let response = sender.send_request(call(host, path, Full::new(body))).await.unwrap();
-    ended(response).await
+    send(world.address(), call(host, path, Full::new(body))).await
 }
 
 pub(crate) fn status(ended: &Ended) -> (&str, String) {
@@ -80,7 +91,7 @@ async fn a_call_is_routed_by_host_path_and_model() {
         let timing = ended.trailers["server-timing"].to_str().unwrap();
         assert!(timing.starts_with("queue;dur="), "{timing}");
         let head = replica.seen.heads.lock().pop().unwrap();
-        assert_eq!(head.uri.path(), format!("{SERVICE}/ModelInfer"));
+        assert_eq!(head.uri.path(), INFER);
         assert_eq!(head.uri.host(), Some(host));
     }
     let lost = unary(&world, "localhost", &path, infer("other")).await;
@@ -136,10 +147,9 @@ async fn a_model_is_found_behind_its_tensors() {
         let pieces = [whole.slice(..3), Bytes::new(), whole.slice(3..17_000), whole.slice(17_000..)];
         let frames = pieces.map(|piece| Ok::<_, io::Error>(Frame::data(piece)));
         let body = StreamBody::new(tokio_stream::iter(frames));
-        let mut sender = connect_h2(world.address()).await;
         let path = format!("{SERVICE}/{rpc}");
         let request = call("localhost", &path, body);
-        let reply = ended(sender.send_request(request).await.unwrap()).await;
+        let reply = send(world.address(), request).await;
         assert_eq!(status(&reply), ("0", String::new()), "{rpc}");
         assert_eq!(reply.data, whole, "{rpc}");
     }
@@ -151,21 +161,16 @@ async fn a_model_is_found_behind_its_tensors() {
 async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
     let mut options = Options::new("small", Scope::Local);
     options.request_buffer = 1000;
-    let world = World::of(options).await;
-    let replica = TestReplica::start(Behaviour::Mirror).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::of_with(options, Behaviour::Mirror).await;
     let message = framed(&proto::ModelInferRequest {
         model_name: "digits".to_owned(),
         raw_input_contents: vec![Bytes::from(vec![7_u8; 100_000])],
         ..Default::default()
     });
-    let path = format!("{SERVICE}/ModelInfer");
-    let mut request = call("localhost", &path, Full::new(message.clone()));
+    let mut request = call("localhost", INFER, Full::new(message.clone()));
     let length = http::HeaderValue::from(message.len());
     request.headers_mut().insert("content-length", length);
-    let mut sender = connect_h2(world.address()).await;
-    let reply = ended(sender.send_request(request).await.unwrap()).await;
+    let reply = send(world.address(), request).await;
     assert_eq!(status(&reply), ("0", String::new()));
     assert_eq!(reply.data, message);
     assert_eq!(replica.requests(), 1);
@@ -175,13 +180,11 @@ async fn a_model_is_found_in_a_message_too_long_for_the_buffer() {
 #[tokio::test]
 async fn an_unreadable_model_name_is_refused_with_the_reason() {
     let world = World::serving().await;
-    let path = format!("{SERVICE}/ModelInfer");
     let packed = [&[1][..], &infer("digits")[1..]].concat();
-    let mut request = call("localhost", &path, Full::new(Bytes::from(packed)));
+    let mut request = call("localhost", INFER, Full::new(Bytes::from(packed)));
     let snappy = http::HeaderValue::from_static("snappy");
     request.headers_mut().insert("grpc-encoding", snappy);
-    let mut sender = connect_h2(world.address()).await;
-    let refused = ended(sender.send_request(request).await.unwrap()).await;
+    let refused = send(world.address(), request).await;
     let (code, message) = status(&refused);
     assert_eq!(code, "12", "{message}");
     assert!(message.contains("\"snappy\""), "{message}");
@@ -192,8 +195,7 @@ async fn an_unreadable_model_name_is_refused_with_the_reason() {
 async fn a_message_without_a_model_name_matches_no_service() {
     let world = World::serving().await;
     for garbage in [&b"\0\0\0\0\x01\x07"[..], b"\0\0\0\0\0"] {
-        let path = format!("{SERVICE}/ModelInfer");
-        let reply = unary(&world, "localhost", &path, Bytes::from_static(garbage)).await;
+        let reply = unary(&world, "localhost", INFER, Bytes::from_static(garbage)).await;
         assert_eq!(status(&reply).0, "5");
     }
 }
@@ -202,11 +204,10 @@ async fn a_message_without_a_model_name_matches_no_service() {
 #[tokio::test]
 async fn the_last_of_several_names_of_a_message_counts() {
     let (world, replica) = World::with(Behaviour::Mirror).await;
-    let path = format!("{SERVICE}/ModelInfer");
     for (names, code) in [(["other", "digits"], "0"), (["digits", "other"], "5")] {
         let message = names.map(|name| infer(name).slice(5..)).concat();
         let body = [&(message.len() as u64).to_be_bytes()[3..], &message].concat();
-        let reply = unary(&world, "localhost", &path, body.into()).await;
+        let reply = unary(&world, "localhost", INFER, body.into()).await;
         assert_eq!(status(&reply).0, code, "{names:?}");
     }
     assert_eq!(replica.requests(), 1);
@@ -216,7 +217,7 @@ async fn the_last_of_several_names_of_a_message_counts() {
 async fn a_call_over_http1_is_refused_because_it_needs_http2() {
     let (world, replica) = World::with(Behaviour::Mirror).await;
     for host in [HOST, "localhost"] {
-        let request = post(host, &format!("{SERVICE}/ModelInfer"), infer("digits"));
+        let request = post(host, INFER, infer("digits"));
         let answer = once(world.address(), with(request, "content-type", "application/grpc")).await;
         assert_eq!(answer.status, http::StatusCode::OK);
         assert_eq!(answer.header("content-type"), "application/grpc");
@@ -259,12 +260,10 @@ async fn both_directions_stream_at_once() {
 #[tokio::test]
 async fn failures_have_a_grpc_status() {
     let (world, replica) = World::with_limited(Behaviour::Hang).await;
-    let path = format!("{SERVICE}/ModelInfer");
-    let mut sender = connect_h2(world.address()).await;
-    let mut request = call(HOST, &path, Full::new(infer("digits")));
+    let mut request = call(HOST, INFER, Full::new(infer("digits")));
     let timeout = http::HeaderValue::from_static("200m");
     request.headers_mut().insert("grpc-timeout", timeout);
-    let late = ended(sender.send_request(request).await.unwrap()).await;
+    let late = send(world.address(), request).await;
     let (code, message) = status(&late);
     assert_eq!(code, "4");
     assert!(message.contains("for replica a"), "{message}");
@@ -273,9 +272,8 @@ async fn failures_have_a_grpc_status() {
     assert!(left.parse::<u64>().unwrap() <= 200_000);
     replica.seen.until_busy(0).await;
     world.take(1, "a").await;
-    let broken = TestReplica::start(Behaviour::Reset).await;
-    world.put(1, "b", broken.address).await;
-    let broken = unary(&world, HOST, &path, infer("digits")).await;
+    let _replica = world.start(1, "b", Behaviour::Reset).await;
+    let broken = unary(&world, HOST, INFER, infer("digits")).await;
     let (code, message) = status(&broken);
     assert_eq!(code, "14", "{message}");
 }
@@ -283,24 +281,22 @@ async fn failures_have_a_grpc_status() {
 #[tokio::test]
 async fn only_a_marked_refusal_is_retried() {
     let world = World::new(1).await;
-    let path = format!("{SERVICE}/ModelInfer");
-    let large = TestReplica::start(Behaviour::Refusal(Refusal::TooLargeGrpc)).await;
     world.serve(&[100], |_| {}).await;
-    world.put(1, "a", large.address).await;
-    let answer = unary(&world, HOST, &path, infer("digits")).await;
+    let large = world.start(1, "a", Behaviour::Refusal(Refusal::TooLargeGrpc)).await;
+    let answer = unary(&world, HOST, INFER, infer("digits")).await;
     assert_eq!((status(&answer).0, large.requests()), ("8", 1));
     world.take(1, "a").await;
-    let (full, free) =
-        (TestReplica::start(Behaviour::Refusal(Refusal::FullGrpc)).await, TestReplica::start(Behaviour::Mirror).await);
-    world.put(1, "b", full.address).await;
-    world.put(1, "c", free.address).await;
+    let (full, _free) = (
+        world.start(1, "b", Behaviour::Refusal(Refusal::FullGrpc)).await,
+        world.start(1, "c", Behaviour::Mirror).await,
+    );
     for _ in 0..4 {
-        let answer = unary(&world, HOST, &path, infer("digits")).await;
+        let answer = unary(&world, HOST, INFER, infer("digits")).await;
         assert_eq!(status(&answer).0, "0");
     }
     assert!(full.requests() > 0);
     world.take(1, "c").await;
-    let answer = unary(&world, HOST, &path, infer("digits")).await;
+    let answer = unary(&world, HOST, INFER, infer("digits")).await;
     assert_eq!(status(&answer).0, "8");
     assert!(!answer.head.contains_key("weir-refused"));
 }
@@ -309,20 +305,17 @@ async fn only_a_marked_refusal_is_retried() {
 async fn no_call_is_lost_when_a_replica_dies() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(8), |_| {}).await;
-    let first = TestReplica::start(Behaviour::Echo(Duration::from_secs(10))).await;
-    world.put(1, "a", first.address).await;
+    let first = world.start(1, "a", Behaviour::Echo(Duration::from_secs(10))).await;
     let sender = connect_h2(world.address()).await;
     let asked: Vec<_> = (0..8)
         .map(|_| {
             let mut sender = sender.clone();
-            let path = format!("{SERVICE}/ModelInfer");
-            let request = call(HOST, &path, Full::new(infer("digits")));
+            let request = call(HOST, INFER, Full::new(infer("digits")));
             tokio::spawn(async move { ended(sender.send_request(request).await.unwrap()).await })
         })
         .collect();
     first.seen.until_busy(8).await;
-    let second = TestReplica::start(Behaviour::Mirror).await;
-    world.put(1, "b", second.address).await;
+    let _second = world.start(1, "b", Behaviour::Mirror).await;
     drop(first);
     for asked in asked {
         let ended = asked.await.unwrap();
@@ -342,8 +335,7 @@ async fn an_answered_stream_that_reaches_its_deadline_is_no_failure() {
     request.headers_mut().insert("grpc-timeout", timeout);
     let message = Frame::data(infer("digits"));
     messages.send(Ok(message)).await.unwrap();
-    let mut client = connect_h2(world.address()).await;
-    let ended = ended(client.send_request(request).await.unwrap()).await;
+    let ended = send(world.address(), request).await;
     assert_eq!((status(&ended).0, &ended.data), ("4", &infer("digits")));
     world.activity(1, |a| (a.arrivals, a.failed, a.in_flight) == (1, 0, 0)).await;
     drop(messages);
@@ -362,8 +354,7 @@ async fn a_stream_is_tried_again_while_replicas_refuse_connections() {
     let request = call(HOST, &path, StreamBody::new(ReceiverStream::new(receiver)));
     let asked = tokio::spawn(client.send_request(request));
     world.activity(1, |activity| activity.queue_delay.count() == 1).await;
-    let replica = TestReplica::start(Behaviour::Mirror).await;
-    world.put(1, "b", replica.address).await;
+    let _replica = world.start(1, "b", Behaviour::Mirror).await;
     drop(messages);
     let ended = ended(asked.await.unwrap().unwrap()).await;
     assert_eq!((status(&ended), &ended.data), (("0", String::new()), &infer("digits")));

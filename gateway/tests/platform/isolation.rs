@@ -46,9 +46,8 @@ fn large() -> Bytes {
 /// Starts one gateway, and a replica with this limit of concurrent requests.
 async fn world(behaviour: Behaviour, concurrency: u32) -> (World, TestReplica) {
     let world = World::new(1).await;
-    let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(concurrency), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", behaviour).await;
     (world, replica)
 }
 
@@ -68,9 +67,8 @@ where
 
 async fn good_call(world: &World) -> Duration {
     let begin = Instant::now();
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
     let (message, size) = (large(), large().len());
-    let request = grpc::call(HOST, &path, Full::new(message));
+    let request = grpc::call(HOST, grpc::INFER, Full::new(message));
     let mut client = connect_h2(world.address()).await;
     let answer = async {
         let response = client.send_request(request).await.unwrap();
@@ -96,10 +94,9 @@ where
 #[tokio::test]
 async fn unread_answers_do_not_delay_other_calls() {
     let (world, _replica) = world(Behaviour::Work(Duration::ZERO), 100).await;
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
     let mut unread = Vec::new();
     for _ in 0..HOSTILE {
-        let request = grpc::call(HOST, &path, Full::new(large()));
+        let request = grpc::call(HOST, grpc::INFER, Full::new(large()));
         unread.push(leave_unread(&world, request).await);
     }
     let took = good_call(&world).await;
@@ -155,9 +152,8 @@ async fn short_answers_hold_no_credit((world, replica): (World, TestReplica), pa
 
 #[tokio::test]
 async fn short_answers_over_grpc_hold_no_credit() {
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
     let world = world(Behaviour::Work(Duration::ZERO), 1).await;
-    short_answers_hold_no_credit(world, &path, "application/grpc").await;
+    short_answers_hold_no_credit(world, grpc::INFER, "application/grpc").await;
 }
 
 /// The service has batching, but these calls cannot share a batch.
@@ -169,8 +165,7 @@ async fn short_answers_of_a_service_with_batches_hold_no_credit() {
     let batched = |route: &mut Route| route.batching = Some(batching);
     world.serve_limited(&[100], Some(1), batched).await;
     world.put(1, "a", replica.address).await;
-    let path = format!("{}/ModelInfer", grpc::SERVICE);
-    short_answers_hold_no_credit((world, replica), &path, "application/grpc").await;
+    short_answers_hold_no_credit((world, replica), grpc::INFER, "application/grpc").await;
 }
 
 #[tokio::test]
@@ -223,9 +218,8 @@ async fn world_of_long_bodies(behaviour: Behaviour) -> (World, TestReplica) {
     let mut options = Options::new("gateway-0", Scope::Local);
     options.request_buffer = LONG / 2;
     let world = World::of(options).await;
-    let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", behaviour).await;
     (world, replica)
 }
 

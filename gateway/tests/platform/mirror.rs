@@ -10,7 +10,7 @@ use http_body_util::Full;
 use weir_cluster::{Mirror, Phase, Scale, Tag, Tagged};
 
 use crate::client::{Client, connect, connect_h2, once, post, with};
-use crate::grpc::{SERVICE, call, ended, infer, status};
+use crate::grpc::{SERVICE, call, ended, infer, send, status};
 use crate::replica::{Behaviour, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
@@ -201,8 +201,7 @@ async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
 #[tokio::test]
 async fn a_mirror_at_zero_is_woken_without_delaying_users() {
     let world = mirrored(1, 100).await;
-    let user = TestReplica::start(ECHO).await;
-    world.put(1, "a", user.address).await;
+    let user = world.start(1, "a", ECHO).await;
     ask_in_order(&world, &user, 100).await;
     world.activity(2, |a| u64::from(a.queued) == MOST && a.woken == MOST).await;
     world.fake.scale(&revision(2), 1).await.unwrap();
@@ -224,10 +223,9 @@ async fn pinned_requests_and_streams_are_not_copied() {
         assert_eq!(answer.status, StatusCode::OK, "{name}");
     }
     assert_eq!(copies(&world), MirrorCounts::default());
-    let mut calls = connect_h2(world.address()).await;
     let stream = format!("{SERVICE}/ModelStreamInfer");
     let request = call(HOST, &stream, Full::new(infer("digits")));
-    ended(calls.send_request(request).await.unwrap()).await;
+    send(world.address(), request).await;
     assert_eq!(copies(&world).streamed, 1);
     // With a split, only requests that go to the other revision are copied.
     serve(&world, &[50, 50], 100).await;
@@ -258,16 +256,14 @@ async fn a_client_cannot_mark_its_request_as_a_copy_or_as_handed_over() {
 #[tokio::test]
 async fn a_copy_is_made_once_and_handed_over_to_the_owner_of_its_queue() {
     let world = mirrored(2, 100).await;
-    let user = TestReplica::start(ECHO).await;
-    world.put(1, "a", user.address).await;
+    let user = world.start(1, "a", ECHO).await;
     for gateway in &world.gateways {
         for number in 0..5 {
             let answer = once(gateway.address, post(HOST, "/", number.to_string())).await;
             assert_eq!(answer.status, StatusCode::OK);
         }
     }
-    let mirror = TestReplica::start(ECHO).await;
-    world.put(2, "b", mirror.address).await;
+    let mirror = world.start(2, "b", ECHO).await;
     until("every copy", || mirror.seen.bodies.lock().len() == 10).await;
     until("every copy's end", || mirror.seen.now.load(Ordering::SeqCst) == 0).await;
     assert_eq!((user.requests(), mirror.requests()), (10, 10));
@@ -298,8 +294,7 @@ async fn the_bytes_of_copies_are_limited() {
     options.all_buffers = 800_000;
     let world = World::of(options).await;
     serve(&world, &[100, 0], 100).await;
-    let user = TestReplica::start(ECHO).await;
-    world.put(1, "a", user.address).await;
+    let _user = world.start(1, "a", ECHO).await;
     let body = Bytes::from(vec![7; 10_000]);
     for _ in 0..20 {
         let request: Request<_> = post(HOST, "/", body.clone());
@@ -308,8 +303,7 @@ async fn the_bytes_of_copies_are_limited() {
     }
     let seen = copies(&world);
     assert_eq!((seen.dropped, seen.all()), (12, 12), "{seen:?}");
-    let mirror = TestReplica::start(ECHO).await;
-    world.put(2, "b", mirror.address).await;
+    let mirror = world.start(2, "b", ECHO).await;
     until_copies(&world, "the other eight", |copies| copies.answered == 8).await;
     let seen = Arc::clone(&mirror.seen);
     assert!(seen.bodies.lock().iter().all(|copy| *copy == body));

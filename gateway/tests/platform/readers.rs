@@ -34,9 +34,8 @@ async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     let world = World::of(options).await;
     let (events, receiver) = mpsc::channel(1);
     let behaviour = Behaviour::Events(Arc::new(Mutex::new(Some(receiver))));
-    let replica = TestReplica::start(behaviour).await;
     world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", behaviour).await;
     (world, replica, events)
 }
 

@@ -58,8 +58,7 @@ async fn counts_of_a_gateway_are_reported_each_second() {
     world.serve_limited(&[100], Some(3), |_| {}).await;
     let (reports, _serving) = listen(&world).await;
     wait_for_activity(&reports, 1, |activity| activity.credits == 0).await;
-    let replica = TestReplica::start(Behaviour::Echo(Duration::from_millis(5))).await;
-    world.put(1, "a", replica.address).await;
+    let _replica = world.start(1, "a", Behaviour::Echo(Duration::from_millis(5))).await;
     for _ in 0..4 {
         once(world.address(), post(HOST, "/", "x")).await;
     }

@@ -80,10 +80,7 @@ async fn the_server_is_ready_once_all_declared_services_are() {
     let (declare, declared) = tokio::sync::watch::channel(both);
     let mut options = weir_gateway::Options::new("one", weir_gateway::Scope::Local);
     options.declared = Some(declared);
-    let world = World::of(options).await;
-    let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, _replica) = World::of_with(options, ECHO).await;
     let ready = async || {
         let mut request = post("localhost", "/v2/health/ready", "");
         *request.method_mut() = http::Method::GET;
@@ -161,9 +158,8 @@ async fn traffic_is_split_by_weight_and_headers_override_it() {
 #[tokio::test]
 async fn the_snapshot_shows_routes_and_queues() {
     let world = World::new(1).await;
-    let replica = TestReplica::start(ECHO).await;
     world.serve_limited(&[100], Some(3), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let _replica = world.start(1, "a", ECHO).await;
     once(world.address(), post(HOST, "/", "")).await;
     let state = world.gateways[0].gateway.describe();
     let state: serde_json::Value = serde_json::from_str(&state).unwrap();

@@ -10,7 +10,7 @@ use weir_cluster::{Failure, FailureReason};
 use crate::client::{connect_h2, once, post};
 use crate::ending::end;
 use crate::grpc;
-use crate::replica::{Behaviour, TestReplica};
+use crate::replica::Behaviour;
 use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
@@ -25,8 +25,7 @@ fn call(host: &str, path: &str) -> http::Request<Full<Bytes>> {
 }
 
 async fn check(world: &World, request: http::Request<Full<Bytes>>) -> Bytes {
-    let mut client = connect_h2(world.address()).await;
-    let checked = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let checked = grpc::send(world.address(), request).await;
     assert_eq!(grpc::status(&checked).0, "0");
     checked.data
 }
@@ -85,8 +84,7 @@ async fn a_watch_reports_each_change() {
     assert_eq!(next(&mut watch).await[..], SERVING);
     fail(&world, 1);
     assert_eq!(next(&mut watch).await[..], NOT_SERVING);
-    let replica = TestReplica::start(Behaviour::Hang).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", Behaviour::Hang).await;
     assert_eq!(next(&mut watch).await[..], SERVING);
     assert_eq!(replica.requests(), 0);
 }

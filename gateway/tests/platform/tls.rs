@@ -47,9 +47,8 @@ impl Encrypted {
         change(&mut options);
         let mut world = World::new(0).await;
         world.add_with(options, Some(tls)).await;
-        let replica = TestReplica::start(behaviour).await;
         world.serve(&[100], |_| {}).await;
-        world.put(1, "a", replica.address).await;
+        let replica = world.start(1, "a", behaviour).await;
         Self { world, certificate, replica }
     }
 
@@ -61,9 +60,8 @@ impl Encrypted {
             let options = Options::new(name, Scope::Local);
             world.add_with(options, Some(tls.clone())).await;
         }
-        let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
         world.serve_limited(&[100], Some(1), |_| {}).await;
-        world.put(1, "a", replica.address).await;
+        let replica = world.start(1, "a", Behaviour::Work(Duration::from_millis(1))).await;
         Self { world, certificate, replica }
     }
 

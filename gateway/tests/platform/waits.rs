@@ -44,10 +44,7 @@ async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
     options.connections.stall = IDLE;
     options.connections.pace = Pace { grace: IDLE, rate: 1024 };
     change(&mut options);
-    let world = World::of(options).await;
-    let replica = TestReplica::start(Behaviour::Echo(Duration::ZERO)).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::of_with(options, Behaviour::Echo(Duration::ZERO)).await;
     (world, replica)
 }
 

@@ -89,9 +89,16 @@ impl World {
 
     async fn with_replica(behaviour: Behaviour, concurrency: Option<u32>) -> (Self, TestReplica) {
         let world = Self::new(1).await;
-        let replica = TestReplica::start(behaviour).await;
         world.serve_limited(&[100], concurrency, |_| {}).await;
-        world.put(1, "a", replica.address).await;
+        let replica = world.start(1, "a", behaviour).await;
+        (world, replica)
+    }
+
+    /// Like [`Self::with`], with these options of the gateway.
+    pub(crate) async fn of_with(options: Options, behaviour: Behaviour) -> (Self, TestReplica) {
+        let world = Self::of(options).await;
+        world.serve(&[100], |_| {}).await;
+        let replica = world.start(1, "a", behaviour).await;
         (world, replica)
     }
 
@@ -208,6 +215,13 @@ impl World {
         let endpoints = Endpoints { http: Some(address.into()), grpc: Some(address.into()), metrics: None };
         let replica = Replica { endpoints, last_exit: Some(exit.clone()), ..Replica::new(name, Phase::Unready) };
         self.fake.put(&revision(number), replica).unwrap();
+    }
+
+    /// Starts a replica and adds it as a ready one.
+    pub(crate) async fn start(&self, number: u32, name: &str, behaviour: Behaviour) -> TestReplica {
+        let replica = TestReplica::start(behaviour).await;
+        self.put(number, name, replica.address).await;
+        replica
     }
 
     pub(crate) async fn put(&self, number: u32, name: &str, address: SocketAddr) {

@@ -47,8 +47,7 @@ async fn gated(world: &World) -> (TestReplica, Arc<Semaphore>) {
     let answer = |_: &http::request::Parts, body: &Bytes| {
         Response::new(Full::new(body.clone()).map_err(|never| match never {}).boxed())
     };
-    let replica = TestReplica::start(Behaviour::Compute(Arc::clone(&gate), answer)).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", Behaviour::Compute(Arc::clone(&gate), answer)).await;
     (replica, gate)
 }
 

@@ -9,7 +9,7 @@ use crate::given_up::LateReplica;
 const CALLS: usize = 120;
 
 fn call(number: u8) -> Request<Full<Bytes>> {
-    let call = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), Full::new(grpc::infer("digits")));
+    let call = grpc::call(HOST, grpc::INFER, Full::new(grpc::infer("digits")));
     with(call, "x-api-key", &key(number).text)
 }
 

@@ -109,9 +109,8 @@ impl Pair {
             options.peers = peers;
             world.add(options).await;
         }
-        let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
         world.serve_limited(&[100], Some(1), |_| {}).await;
-        world.put(1, "a", replica.address).await;
+        let replica = world.start(1, "a", Behaviour::Work(Duration::from_millis(1))).await;
         Self { world, replica }
     }
 

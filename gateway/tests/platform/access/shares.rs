@@ -26,9 +26,8 @@ async fn gated(keys: &[(u8, &str)]) -> (World, TestReplica, Arc<Semaphore>) {
     let behaviour = Behaviour::Compute(Arc::clone(&gate), |_, body| {
         Response::new(Full::new(body.clone()).map_err(|never| match never {}).boxed())
     });
-    let replica = TestReplica::start(behaviour).await;
     world.serve_limited(&[100], Some(1), |route| route.max_queue = PLACES as u32).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", behaviour).await;
     (world, replica, gate)
 }
 
@@ -109,8 +108,7 @@ async fn a_client_above_its_rate_is_refused_with_the_limits_name() {
     assert_eq!(guarded.replica.requests(), 8);
     let framed = Bytes::from_static(&[0, 0, 0, 0, 0]);
     let call = grpc::call(HOST, "/inference.GRPCInferenceService/ModelInfer", Full::new(framed));
-    let mut client = connect_h2(guarded.world.address()).await;
     let call = with(call, "x-api-key", &key(1).text);
-    let ended = grpc::ended(client.send_request(call).await.unwrap()).await;
+    let ended = grpc::send(guarded.world.address(), call).await;
     assert_eq!(grpc::status(&ended).0, "8");
 }

@@ -79,9 +79,8 @@ async fn a_gateway_dies(doomed: usize) {
         };
         world = if number == doomed { process.spawn(adding).await.unwrap() } else { adding.await };
     }
-    let replica = TestReplica::start(Behaviour::Work(Duration::from_millis(1))).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let replica = world.start(1, "a", Behaviour::Work(Duration::from_millis(1))).await;
     let others: Vec<_> = (0..3).filter(|number| *number != doomed).collect();
     let clients = others.iter().cycle().take(8).map(|number| tokio::spawn(send(world.gateways[*number].address, 50)));
     let clients: Vec<_> = clients.collect();
