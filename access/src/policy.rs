@@ -84,6 +84,9 @@ pub enum Problem {
     /// Limits of single services that set a weight.
     #[error("a weight is for all services: set it in an entry without `services`")]
     ServiceWeight,
+    /// A burst without the rate to which it belongs.
+    #[error("a burst belongs to a rate: set `requestsPerMinute` beside it")]
+    BurstWithoutRate,
     /// More limits than each request can be compared with.
     #[error("more than {} limits", crate::limits::MAX_LIMITS)]
     TooManyLimits,
@@ -188,6 +191,9 @@ fn check_limits(limits: &ClientLimits) -> Result<(), (String, Problem)> {
     }
     if let Some(at) = limits.invalid_service() {
         return Err((format!("services[{at}]"), RuleError::Service.into()));
+    }
+    if limits.burst.is_some() && limits.requests_per_minute.is_none() {
+        return Err(("burst".to_owned(), Problem::BurstWithoutRate));
     }
     match limits.weight {
         Some(_) if limits.is_per_service() => Err(("weight".to_owned(), Problem::ServiceWeight)),

@@ -107,6 +107,9 @@ fn wrong_limits_are_reported_and_the_first_that_name_a_client_count() {
     let expected =
         [("limits[0].services[1]", Problem::Rule(RuleError::Service)), ("limits[1].weight", Problem::ServiceWeight)];
     assert_eq!(found, expected);
+    let burst = ClientLimits { burst: NonZeroU32::new(5), ..limits(&["a"], 0) };
+    let error = of(vec![burst]).unwrap_err().remove(0);
+    assert_eq!((&*error.field, error.problem), ("limits[0].burst", Problem::BurstWithoutRate));
     assert_eq!(of(vec![limits(&["a"], 1); 257]).unwrap_err()[0].problem, Problem::TooManyLimits);
 }
 
