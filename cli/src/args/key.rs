@@ -3,6 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use weir_access::Operation;
 
@@ -26,7 +27,8 @@ pub(crate) struct KeyArgs {
 /// Commands of `weir key`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum KeyAction {
-    /// Make a key for a client, store its digest and print it once.
+    /// Make a key for a client, store its digest and print it once. A missing file is made with mode 0600, and a missing
+    /// Secret is made as well.
     Create(CreateKeyArgs),
     /// List the ids of the keys, with their clients.
     List(ListKeysArgs),
@@ -38,12 +40,11 @@ pub(crate) enum KeyAction {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct KeyStoreArgs {
-    /// File with the keys of clients; made with mode 0600 if it does not exist.
+    /// File with the keys of clients.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Secret of a Kubernetes cluster whose entry keys.yaml has the keys of clients; made if it does not exist. The
-    /// cluster is that of KUBECONFIG.
+    /// Secret of a Kubernetes cluster whose entry keys.yaml has the keys of clients. The cluster is that of KUBECONFIG.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name)]
     pub(crate) secret: Option<SecretName>,
 }
@@ -59,7 +60,7 @@ pub(crate) struct CreateKeyArgs {
     pub(crate) client: String,
 
     /// Time from which the key is refused, such as 2027-01-31T00:00:00Z [default: never].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) expires: Option<Timestamp>,
 
     /// Operation to which the key is limited; repeatable [default: all that the rules allow].
@@ -67,7 +68,7 @@ pub(crate) struct CreateKeyArgs {
     pub(crate) scopes: Vec<Scope>,
 
     /// Role of the client when it uses this key; repeatable.
-    #[arg(long = "role", value_name = "NAME")]
+    #[arg(long = "role", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) roles: Vec<String>,
 
     #[command(flatten)]
@@ -142,4 +143,9 @@ impl From<Scope> for Operation {
             Scope::Pin => Self::Pin,
         }
     }
+}
+
+/// Parses a time with its date and its offset from UTC.
+fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "write it as 2027-01-31T00:00:00Z".to_owned())
 }

@@ -79,15 +79,25 @@ fn check_expiry(expires: Option<Timestamp>, now: Timestamp) -> Result<(), CliErr
 }
 
 async fn list(args: &ListKeysArgs) -> Result<Exit, CliError> {
-    let document = KeyStore::of(&args.store).await?.read().await?;
+    let store = KeyStore::of(&args.store).await?;
+    let document = store.read().await?;
+    if document.keys.is_empty() {
+        print_note(&format!("{store} has no keys"));
+    }
     for key in &document.keys {
-        let expires = key.expires.as_deref().unwrap_or("never");
-        let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.label()).collect();
-        let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
-        let limits = client_limits::shown(&document, &key.client);
-        print_result(&format!("{}  {}  expires {expires}  scopes {scopes}{limits}", key.id, key.client))?;
+        print_result(&line(&document, key))?;
     }
     Ok(Exit::Done)
+}
+
+/// Returns the line of a key in the list.
+fn line(document: &AccessDocument, key: &WrittenKey) -> String {
+    let expires = key.expires.as_deref().unwrap_or("never");
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.label()).collect();
+    let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
+    let roles = if key.roles.is_empty() { String::new() } else { format!("  roles {}", key.roles.join(",")) };
+    let limits = client_limits::shown(document, &key.client);
+    format!("{}  {}  expires {expires}  scopes {scopes}{roles}{limits}", key.id, key.client)
 }
 
 async fn revoke(args: &RevokeKeyArgs) -> Result<Exit, CliError> {
@@ -157,6 +167,8 @@ mod tests {
         let keys = read(&file).await;
         assert_eq!(keys.iter().map(|key| &*key.client).collect::<Vec<_>>(), ["team-a", "ci:deploy"]);
         assert_eq!(keys[0].expires.as_deref(), Some("2999-01-31T00:00:00Z"));
+        let listed = line(&AccessDocument::default(), &keys[0]);
+        assert_eq!(listed, format!("{}  team-a  expires 2999-01-31T00:00:00Z  scopes infer  roles a: b", keys[0].id));
         assert_eq!((&keys[0].scopes[..], &*keys[0].roles[0]), (&[Operation::Infer][..], "a: b"));
         let document = AccessDocument { keys: keys.clone(), ..AccessDocument::default() };
         assert_eq!(Policy::of(&[document]).unwrap().keys.len(), 2);
@@ -170,6 +182,37 @@ mod tests {
         revoke(&revoke_args(&keys[1].id)).await.unwrap();
         assert_eq!(read(&file).await, []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_link_to_a_file_with_keys_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real/keys.yaml"), folder.path().join("keys.yaml"));
+        fs::create_dir(folder.path().join("real")).unwrap();
+        create(&create_args(&real, "a")).await.unwrap();
+        std::os::unix::fs::symlink("real/keys.yaml", &link).unwrap();
+        create(&create_args(&link, "b")).await.unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(read(&real).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_a_missing_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = KeyStoreArgs { file: Some(folder.path().join("typo.yaml")), secret: None };
+        let error = list(&ListKeysArgs { store }).await.unwrap_err().to_string();
+        assert!(error.contains("typo.yaml") && error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn words_without_a_meaning_are_refused() {
+        let parsed = |more: &[&str]| {
+            let words = ["weir", "key", "create", "--client", "a", "--file", "f"];
+            Args::try_parse_from(words.iter().chain(more)).map_err(|error| error.to_string())
+        };
+        assert!(parsed(&["--role", ""]).unwrap_err().contains("--role"));
+        let date = parsed(&["--expires", "2027-01-31"]).unwrap_err();
+        assert!(date.contains("write it as 2027-01-31T00:00:00Z"), "{date}");
     }
 
     #[tokio::test]

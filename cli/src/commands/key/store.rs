@@ -49,13 +49,13 @@ impl KeyStore {
         }
     }
 
-    /// Returns the keys, and the limits of their clients; none if the file or the entry does not exist.
+    /// Returns the keys, and the limits of their clients; none if the entry does not exist.
     ///
     /// # Errors
-    /// [`CliError`] if the keys cannot be read.
+    /// [`CliError`] if the keys cannot be read, as from a file that does not exist.
     pub(super) async fn read(&self) -> Result<AccessDocument, CliError> {
         match self {
-            Self::File(file) => in_file(file),
+            Self::File(file) => keys_alone(&file.display().to_string(), access::document(file)),
             Self::Secret(client, entry) => in_entry(entry, &entry.read(client).await?),
         }
     }
@@ -89,6 +89,9 @@ fn change_file(
     mut change: impl FnMut(&mut AccessDocument) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let failed = |error| CliError::io(format!("cannot write {}", file.display()), error);
+    // A link would be replaced by a file that the gateways do not read.
+    let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let file = &*real;
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
