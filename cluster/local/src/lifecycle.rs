@@ -89,6 +89,13 @@ impl Lifecycle {
         self.failed_runs >= CRASH_LOOP
     }
 
+    /// Returns true if the files of the model may be the reason of the failed runs, and are to be downloaded again if no
+    /// replica has loaded them before. With each further time, twice as many runs have failed, so that a large model is
+    /// not downloaded all the time.
+    pub(crate) fn doubts_model(&self) -> bool {
+        self.is_crash_loop() && self.failed_runs.is_power_of_two()
+    }
+
     /// Records the beginning of a run.
     pub(crate) fn started(&mut self) {
         self.phase = Phase::Starting;

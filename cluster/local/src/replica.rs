@@ -75,12 +75,21 @@ pub(crate) struct Task {
     /// Liveness state; `None` for a server without a liveness probe.
     liveness: Option<Liveness>,
     /// Locks on the downloaded models that the replica uses.
-    models: Vec<ModelLock>,
+    models: Vec<Arc<ModelLock>>,
+    /// Record of this task that the models were loaded.
+    loaded: Loaded,
     /// Result of the last successful readiness probe of this run.
     success: Option<Success>,
     began: Instant,
     replica: Replica,
     published: Option<Replica>,
+}
+
+/// Record that a replica was ready with its models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loaded {
+    No,
+    Recorded,
 }
 
 /// One run of the replica's process.
@@ -114,6 +123,7 @@ impl Task {
                 .as_ref()
                 .map(|probe| Liveness::new(probe.period, probe.failure_threshold, probe.initial_delay)),
             models: Vec::new(),
+            loaded: Loaded::No,
             success: None,
             spec,
             events,
@@ -176,6 +186,7 @@ impl Task {
                 fetched = &mut fetching => {
                     self.replica.download = None;
                     self.models = fetched?;
+                    self.loaded = Loaded::No;
                     return Ok(());
                 }
             }
@@ -255,6 +266,7 @@ impl Task {
             let answer = self.probe_readiness(&endpoints).await;
             self.record_readiness(answer, started.elapsed());
             self.publish().await;
+            self.record_loaded().await;
             if let Some(cause) = self.probe_liveness(&endpoints).await {
                 return cause;
             }
@@ -342,6 +354,14 @@ impl Task {
         }
     }
 
+    /// Records the first time that the replica is ready with its models.
+    async fn record_loaded(&mut self) {
+        if self.lifecycle.phase() == Phase::Ready && self.loaded == Loaded::No {
+            self.loaded = Loaded::Recorded;
+            models::mark_loaded(&self.models).await;
+        }
+    }
+
     async fn ended(&mut self, run: Run, status: std::io::Result<std::process::ExitStatus>) -> Failure {
         let Run { process, printing, started, .. } = run;
         let age = started.elapsed();
@@ -394,6 +414,7 @@ impl Task {
             | FailureReason::OutOfMemory
             | FailureReason::Hung => {
                 self.replica.last_exit = Some(failure.clone());
+                self.doubt_models().await;
             }
             FailureReason::StorageFailed
             | FailureReason::NotStarted
@@ -405,6 +426,17 @@ impl Task {
         self.publish().await;
         let stop = self.stop.clone();
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+
+    /// Gives up the downloaded models of a crash loop, which the next start locks again, and removes those that may be
+    /// its reason.
+    async fn doubt_models(&mut self) {
+        if self.lifecycle.is_crash_loop() {
+            self.models.clear();
+        }
+        if self.lifecycle.doubts_model() {
+            models::discard_unloaded(&self.spec).await;
+        }
     }
 
     /// Logs a failed run, at most once a minute for the same reason. The snapshot shows every one.

@@ -1,11 +1,12 @@
 //! The model files that a replica needs before it starts.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use weir_fetch::{Attempt, FetchError, fetch};
+use weir_fetch::{Attempt, FetchError, fetch, without_secrets};
 
 use crate::launch_spec::LaunchSpec;
-use crate::storage::cache::{ModelLock, evict};
+use crate::storage::cache::{ModelLock, evict, remove_unloaded};
 use crate::storage::{ModelFiles, Origin};
 
 /// Downloads remote models and checks that local ones exist. Returns locks that keep the downloaded models. The error
@@ -14,14 +15,14 @@ use crate::storage::{ModelFiles, Origin};
 pub(super) async fn ensure(
     spec: &LaunchSpec,
     mut observe: impl FnMut(Attempt) + Send,
-) -> Result<Vec<ModelLock>, String> {
+) -> Result<Vec<Arc<ModelLock>>, String> {
     let mut locks = Vec::new();
     for model in &spec.models {
         if let Some(missing) = model.missing() {
             return Err(missing);
         }
         if model.origin == Origin::Remote {
-            locks.push(download(model, spec, &mut observe).await?);
+            locks.push(Arc::new(download(model, spec, &mut observe).await?));
         }
     }
     Ok(locks)
@@ -44,6 +45,33 @@ async fn download(
         make_room(models.to_owned(), spec.max_models_bytes).await;
     }
     Ok(lock)
+}
+
+/// Records that a replica is ready with the models. A failure is only logged: a model without its mark may be downloaded
+/// again.
+pub(super) async fn mark_loaded(locks: &[Arc<ModelLock>]) {
+    for lock in locks {
+        let marked = Arc::clone(lock);
+        if let Err(error) = blocking(move || marked.mark_loaded()).await {
+            tracing::warn!(%error, "cannot record that a downloaded model was loaded");
+        }
+    }
+}
+
+/// Removes the downloads that no replica has ever loaded, because their files may be the reason: an error page instead of
+/// a model, or an empty file.
+pub(super) async fn discard_unloaded(spec: &LaunchSpec) {
+    for model in spec.models.iter().filter(|model| model.origin == Origin::Remote) {
+        let path = model.path.clone();
+        match blocking(move || remove_unloaded(&path)).await {
+            Ok(true) => tracing::info!(
+                uri = %without_secrets(&model.uri),
+                "no replica has loaded the downloaded model: it will be downloaded again"
+            ),
+            Ok(false) => {}
+            Err(error) => log_kept(&model.path, &error),
+        }
+    }
 }
 
 /// Removes the models that were used least recently. A failure is only logged, because this model is complete.

@@ -3,6 +3,7 @@
 //! ```text
 //!   models/HASH           files of a model, complete
 //!   models/HASH.fetching  a download that is not complete
+//!   models/HASH.loaded    mark that a replica was ready with the model
 //!   models/HASH.use       lock of the two; a replica holds it shared, and its time is the time of the last use
 //! ```
 
@@ -20,9 +21,13 @@ use weir_fetch::eviction::{Candidate, Eviction};
 /// Extension of the lock of a model.
 const LOCK: &str = "use";
 
+/// Extension of the mark of a model that a replica has loaded.
+const LOADED: &str = "loaded";
+
 /// A lock that keeps a downloaded model from being removed until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ModelLock {
+    model: PathBuf,
     _file: File,
 }
 
@@ -41,7 +46,15 @@ impl ModelLock {
         // A write sets the time of the last use.
         file.set_len(0)?;
         file.write_all(b"used\n")?;
-        Ok(Self { _file: file })
+        Ok(Self { model: path.to_owned(), _file: file })
+    }
+
+    /// Records that a replica is ready with the model, so that the files are as they should be.
+    ///
+    /// # Errors
+    /// Fails if the mark cannot be written.
+    pub(crate) fn mark_loaded(&self) -> io::Result<()> {
+        File::create(self.model.with_extension(LOADED)).map(drop)
     }
 }
 
@@ -62,6 +75,18 @@ pub(crate) fn evict(models: &Path, limit: u64) -> io::Result<usize> {
     Ok(removed)
 }
 
+/// Removes a downloaded model that no replica has ever loaded, so that it is downloaded again. Returns false if one has,
+/// if a replica uses the model, or if there is none.
+///
+/// # Errors
+/// Fails if the model cannot be removed.
+pub(crate) fn remove_unloaded(model: &Path) -> io::Result<bool> {
+    if !model.exists() || model.with_extension(LOADED).exists() {
+        return Ok(false);
+    }
+    remove(model)
+}
+
 /// Removes a model and its incomplete download. Returns false if a replica uses the model.
 fn remove(model: &Path) -> io::Result<bool> {
     let lock = OpenOptions::new().create(true).append(true).open(model.with_extension(LOCK))?;
@@ -69,12 +94,18 @@ fn remove(model: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     for path in [model, &model.with_extension(FETCHING)] {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        unless_missing(fs::remove_dir_all(path))?;
     }
+    unless_missing(fs::remove_file(model.with_extension(LOADED)))?;
     Ok(true)
+}
+
+/// Returns the error of a removal, except that there was nothing to remove.
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Extension of the directory of an incomplete download.

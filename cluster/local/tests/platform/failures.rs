@@ -253,6 +253,34 @@ async fn a_model_is_downloaded_once_before_its_replicas_start() {
     store.join().unwrap();
 }
 
+/// Sends a file with this content, and closes the connection.
+fn send_file(mut stream: TcpStream, content: &str) {
+    let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    head.take_while(|line| !line.is_empty()).for_each(drop);
+    let length = content.len();
+    let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{content}");
+    stream.write_all(response.as_bytes()).unwrap();
+}
+
+#[tokio::test]
+async fn a_download_that_no_replica_can_load_is_downloaded_again() {
+    let platform = Platform::start();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let uri = format!("http://{}/model.pt", listener.local_addr().unwrap());
+    let store = std::thread::spawn(move || {
+        for content in ["<html>please log in</html>", "weights"] {
+            send_file(listener.accept().unwrap().0, content);
+        }
+    });
+    let pod = pods::server_after("grep -q weights /mnt/models/model.pt || exit 9", Behaviour::Ready);
+    let mut workload = pods::workload("again", pods::template(pod), 1);
+    workload.storage.push(Storage { uri: uri.as_str().into(), mount_path: Storage::MOUNT_PATH.into(), claims: None });
+    let name = workload.revision.clone();
+    platform.cluster.apply(pods::desired(workload)).await.unwrap();
+    platform.ready(&name, 1).await;
+    store.join().unwrap();
+}
+
 /// Sends the first half of a file of a million bytes, and the rest after `rest` received a message.
 fn send_in_halves(mut stream: TcpStream, rest: &Receiver<()>) {
     let half = vec![7; 500_000];

@@ -57,3 +57,26 @@ fn a_used_model_is_the_last_to_go() {
     assert_eq!(evict(folder.path(), 10).unwrap(), 1);
     assert!(one.exists() && !two.exists());
 }
+
+#[test]
+fn a_model_that_was_never_loaded_is_removed_unless_it_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model(folder.path(), "model", 10, 1);
+    let lock = ModelLock::acquire(&model).unwrap();
+    assert!(!remove_unloaded(&model).unwrap() && model.exists());
+    drop(lock);
+    assert!(remove_unloaded(&model).unwrap() && !model.exists());
+    assert!(!remove_unloaded(&model).unwrap());
+}
+
+#[test]
+fn a_model_that_was_loaded_stays_until_it_is_evicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaded = model(folder.path(), "model", 10, 1);
+    ModelLock::acquire(&loaded).unwrap().mark_loaded().unwrap();
+    assert!(!remove_unloaded(&loaded).unwrap() && loaded.exists());
+    assert_eq!(evict(folder.path(), 0).unwrap(), 1);
+    // The next download of the model is another one.
+    let again = model(folder.path(), "model", 10, 1);
+    assert!(remove_unloaded(&again).unwrap());
+}
