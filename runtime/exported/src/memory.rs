@@ -186,6 +186,7 @@ fn is_fresh(name: &str, rule: Rule, count: usize) -> bool {
         | Rule::Index
         | Rule::Aligned
         | Rule::IndexSelect
+        | Rule::IndexWrite
         | Rule::Arange
         | Rule::Distance
         | Rule::Paired(_)

@@ -63,6 +63,8 @@ pub(crate) enum Rule {
     Aligned,
     /// Parts of the dimension `dim` at the indices of a list.
     IndexSelect,
+    /// Elements are written to the positions in `index` or `indices`.
+    IndexWrite,
     /// The numbers from 0 on. If there are as many as rows, they are the numbers of the rows.
     Arange,
     /// A sum of products by an equation.
@@ -144,7 +146,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
 }
 
 /// Names of operators in the namespace `aten`, by rule.
-pub(super) const TABLE: [(&str, Rule); 65] = [
+pub(super) const TABLE: [(&str, Rule); 66] = [
     (
         "add sub rsub mul div true_divide floor_divide remainder fmod pow abs neg exp exp2 expm1 log log2 log10 log1p \
          sqrt rsqrt reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid logit erf erfc floor ceil round \
@@ -217,6 +219,7 @@ pub(super) const TABLE: [(&str, Rule); 65] = [
     ("index _unsafe_index", Rule::Index),
     ("gather take_along_dim scatter scatter_add scatter_reduce", Rule::Aligned),
     ("index_select", Rule::IndexSelect),
+    ("index_add index_copy index_fill index_reduce index_put _unsafe_index_put _index_put_impl", Rule::IndexWrite),
     ("arange", Rule::Arange),
     ("einsum", Rule::Einsum),
     ("cdist", Rule::Distance),
@@ -286,6 +289,7 @@ mod tests {
     fn operators_in_place_have_the_rule_of_their_name_without_the_underscore() {
         assert_eq!(rule("relu_"), Some(Rule::Elementwise));
         assert_eq!(rule("__and__"), Some(Rule::Elementwise));
-        assert_eq!(rule("index_put_"), None);
+        assert_eq!(rule("index_put_"), Some(Rule::IndexWrite));
+        assert_eq!(rule("renorm_"), None);
     }
 }

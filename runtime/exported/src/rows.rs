@@ -39,8 +39,8 @@ pub enum Verdict {
     /// A row depends on other rows, or an output has no rows. The text is the operator with its position, or the
     /// output.
     Coupled(String),
-    /// The proof stops at an operator that the table cannot decide, or at an output whose sizes the file records
-    /// wrongly. The text is the operator with its position, or the output.
+    /// The table cannot decide an operator, or the file records the sizes of an output wrongly, and no other operator
+    /// couples the rows. The text is the first such operator with its position, or the output.
     Unknown(String),
 }
 
@@ -132,14 +132,18 @@ impl Program {
             let rows = Rows { dim: 0, outer: Monomial::one(), inner: Monomial::one() };
             proof.states.insert(input.value, State::Rows(rows));
         }
+        let mut first_unknown = None;
         for node in &self.nodes {
             match proof.node(node) {
                 Ok(()) => {}
                 Err(Stop::Coupled) => return Verdict::Coupled(named(node)),
-                Err(Stop::Unknown) => return self.undecided(node),
+                Err(Stop::Unknown) => {
+                    first_unknown.get_or_insert(node);
+                    proof.assume(node);
+                }
             }
         }
-        proof.outputs()
+        first_unknown.map_or_else(|| proof.outputs(), |node| self.undecided(node))
     }
 
     /// Returns the verdict if a node cannot be decided. In a program with `torch.cond` that is [`Verdict::Coupled`], so
@@ -159,8 +163,8 @@ struct Proof<'a> {
     program: &'a Program,
     symbol: &'a str,
     states: HashMap<ValueId, State>,
-    /// Values without a known state, such as those whose recorded sizes contradict the operator. The proof stops where
-    /// one is used.
+    /// Values without a known state, such as those whose recorded sizes contradict the operator. An operator that takes
+    /// one cannot be decided.
     undecided: HashSet<ValueId>,
     shared: SharedMemory,
 }
@@ -254,6 +258,25 @@ impl Proof<'_> {
         }
         let state = self.apply(node, rule, result)?;
         self.finish(node, rule, state)
+    }
+
+    /// Stores what is assumed of the results of an operator that cannot be decided, so that a later operator that
+    /// couples the rows is still found: a result of rows has them in the first dimension that has their number. The
+    /// results of other operands stay undecided.
+    fn assume(&mut self, node: &Node) {
+        let takes_rows = node.operands().iter().any(|value| matches!(self.state(*value), State::Rows(_)));
+        let symbol = Monomial::symbol(self.symbol);
+        for value in node.returned_values() {
+            let sizes = self.sizes(value).unwrap_or_default();
+            let rows = sizes.iter().position(|size| *size == symbol).map(|dim| State::Rows(plain(dim)));
+            match rows.filter(|rows| takes_rows && self.check_size(value, rows).is_ok()) {
+                Some(rows) => {
+                    self.undecided.remove(&value);
+                    self.states.insert(value, rows);
+                }
+                None => drop(self.undecided.insert(value)),
+            }
+        }
     }
 
     /// Handles operators whose operands are the same for every batch: the result is the same too, unless it is random.

@@ -1,9 +1,15 @@
 //! Operators that take elements by index: look-ups, scatters, and the numbers of the rows.
 
-use super::arguments::{axis, operand, others, plain};
+use super::arguments::{axis, is_named, operand, others, plain};
 use super::{Proof, Proven, Rows, State, Stop};
-use crate::graph::{Argument, Node, ValueId};
+use crate::graph::{Argument, ElementType, Node, ValueId};
 use crate::monomial::Monomial;
+
+/// Operators that write elements to the positions in `index`.
+const SCATTERS: [&str; 6] = ["scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"];
+
+/// Element types of indices that say of each element whether it is taken.
+const MASKS: [ElementType; 2] = [0, 11];
 
 impl Proof<'_> {
     /// Handles `arange`: if it has an element for each row, the elements are the numbers of the rows times the step.
@@ -119,6 +125,12 @@ impl Proof<'_> {
     pub(super) fn aligned(&self, node: &Node) -> Proven<State> {
         let rank = self.rank(operand(node, 0).ok_or(Stop::Unknown)?)?;
         let along = axis(node.argument("dim"), rank).ok_or(Stop::Unknown)?;
+        let index = node.argument("index").map(Argument::values).unwrap_or_default();
+        let is_by_row = |value: &ValueId| matches!(self.settled(*value), State::Rows(rows) if rows.dim == along);
+        // Rows with the same index are written to the same place, whatever tensor that is in.
+        if is_named(node, &SCATTERS) && index.iter().any(is_by_row) {
+            return Err(Stop::Coupled);
+        }
         let mut found: Option<Rows> = None;
         for value in node.operands() {
             let rows = match self.settled(value) {
@@ -133,6 +145,20 @@ impl Proof<'_> {
             found = Some(rows);
         }
         found.map(State::Rows).ok_or(Stop::Unknown)
+    }
+
+    /// Handles writes of elements to positions in a tensor. Rows with the same position meet there, unless another index
+    /// has the rows' numbers, or the index is a mask.
+    pub(super) fn written_at(&self, node: &Node) -> Proven<State> {
+        let indices = node.argument("indices").or_else(|| node.argument("index"));
+        let indices = indices.map(Argument::values).unwrap_or_default();
+        let is_mask = |value: &ValueId| {
+            self.program.values[*value].element_type.is_none_or(|element_type| MASKS.contains(&element_type))
+        };
+        let is_by_row = |value: &ValueId| matches!(self.settled(*value), State::Rows(_));
+        let is_numbered = |value: &ValueId| matches!(self.settled(*value), State::RowNumbers { .. });
+        let is_known = !indices.iter().any(|value| is_mask(value) || is_numbered(value));
+        Err(if is_known && indices.iter().any(is_by_row) { Stop::Coupled } else { Stop::Unknown })
     }
 
     /// Handles `index_select`, also of a table that is the same for every batch.

@@ -37,6 +37,7 @@ impl Proof<'_> {
             Rule::Index => self.indexed(node),
             Rule::Aligned => self.aligned(node),
             Rule::IndexSelect => self.selected(node),
+            Rule::IndexWrite => self.written_at(node),
             Rule::Arange => self.numbered(node, result),
             Rule::Einsum => self.einsum(node),
             Rule::Distance => self.distance(node),

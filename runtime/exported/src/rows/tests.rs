@@ -189,6 +189,70 @@ fn an_operator_that_the_table_cannot_decide_is_unknown() {
     }
 }
 
+#[test]
+fn an_operator_that_couples_is_found_after_one_that_is_unknown() {
+    let summed = |from: usize| ("sum", vec![("self", Argument::Value(from)), ints("dim", &[0])]);
+    let tensors = |unknown, result| ["s 4 3", unknown, result];
+    let verdict = |name, unknown, (then, arguments): (_, Vec<_>)| {
+        decided_all(&tensors(unknown, "4 3"), &[(name, vec![A], 1), (then, arguments, 2)])
+    };
+    let coupled = Verdict::Coupled("operator aten::sum at 'it'".to_owned());
+    for name in ["renorm", "slice_scatter", "an_unknown_operator"] {
+        assert_eq!(verdict(name, "s 4 3", summed(1)), coupled, "{name}");
+        let unknown = Verdict::Unknown(format!("operator aten::{name} at 'it'"));
+        assert_eq!(verdict(name, "s 4 3", ("relu", vec![("self", Argument::Value(1))])), unknown, "{name}");
+        // The rows are not where the sum is, or in no dimension that is known.
+        assert_eq!(verdict(name, "4 s 3", summed(1)), unknown, "{name}");
+        assert_eq!(verdict(name, "2*s 3", summed(1)), unknown, "{name}");
+        assert_eq!(verdict(name, "s s", summed(1)), unknown, "{name}");
+    }
+}
+
+#[test]
+fn results_of_numbers_alone_are_not_assumed_to_have_rows() {
+    let random = ("rand", vec![("size", Argument::List(vec![Argument::Value(1), Argument::Int(4)]))], 2);
+    let summed = ("sum", vec![("self", Argument::Value(2)), ints("dim", &[0])], 3);
+    let verdict = decided_all(&["s 4", "size", "s 4", "4"], &[with_size("sym_size"), random, summed]);
+    assert_eq!(verdict, Verdict::Unknown("operator aten::rand at 'it'".to_owned()));
+}
+
+#[test]
+fn rows_that_are_written_to_places_by_an_index_are_coupled() {
+    // Sums of the rows with the same key.
+    let index = ("index", Argument::Value(1));
+    let source = ("source", Argument::Value(2));
+    let table = ("self", Argument::Value(3));
+    let tensors = ["s 4", "s", "s 4", "9 4", "9 4"];
+    for name in ["index_add", "index_reduce_", "index_copy", "index_fill_"] {
+        let arguments = [table.clone(), int("dim", 0), index.clone(), source.clone()];
+        assert_eq!(decided(name, &tensors, &arguments), Verdict::Coupled(format!("operator aten::{name} at 'it'")));
+    }
+    let put = [table.clone(), list("indices", &[1]), ("values", Argument::Value(2)), flag("accumulate", true)];
+    assert!(matches!(decided("index_put", &tensors, &put), Verdict::Coupled(_)));
+    for name in ["scatter", "scatter_add_", "scatter_reduce"] {
+        let arguments =
+            |dim| [table.clone(), int("dim", dim), ("index", Argument::Value(0)), ("src", Argument::Value(2))];
+        assert!(matches!(decided(name, &tensors, &arguments(0)), Verdict::Coupled(_)), "{name}");
+        assert!(matches!(decided(name, &tensors, &arguments(1)), Verdict::Unknown(_)), "{name}");
+    }
+    // A table is looked up.
+    let looked_up = [("self", Argument::Value(1)), int("dim", 0), ("index", Argument::Value(0))];
+    assert!(matches!(decided("gather", &["s", "9", "s"], &looked_up), Verdict::Unknown(_)));
+}
+
+#[test]
+fn masks_and_numbers_of_rows_do_not_write_to_the_places_of_other_rows() {
+    let write = |indices: &[usize]| vec![A, list("indices", indices), ("values", Argument::Value(1))];
+    let mut program = program_of(&["s 4", "s 4", "s 4"], &[("index_put", write(&[1]), 2)]);
+    program.values[1].element_type = Some(11);
+    assert!(matches!(program.verdict(&program.batch().unwrap()), Verdict::Unknown(_)));
+    let numbers = ("arange", vec![("end", Argument::Value(1))], 2);
+    let put = ("index_put", vec![A, list("indices", &[2, 3]), ("values", Argument::Value(4))], 5);
+    let tensors = ["s 9", "size", "s", "s", "s", "s 9"];
+    let verdict = decided_all(&tensors, &[with_size("sym_size"), numbers, put]);
+    assert_eq!(verdict, Verdict::Unknown("operator aten::index_put at 'it'".to_owned()));
+}
+
 /// Returns the name and the overload.
 fn named(operator: &str) -> (&str, String) {
     let (name, overload) = operator.split_once('.').unwrap_or((operator, ""));

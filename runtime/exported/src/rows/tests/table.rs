@@ -38,6 +38,7 @@ fn cases(name: &str, rule: Rule) -> Cases {
         | Rule::Index
         | Rule::Aligned
         | Rule::IndexSelect
+        | Rule::IndexWrite
         | Rule::Einsum
         | Rule::Distance
         | Rule::Paired(_)
@@ -126,6 +127,13 @@ fn of_several_tensors(rule: Rule) -> Cases {
         Rule::IndexSelect => both(
             (vec!["9 4", "s", "s 4"], vec![A, int("dim", 0), ("index", Argument::Value(1))]),
             (vec!["s 4", "2", "2 4"], vec![A, int("dim", 0), ("index", Argument::Value(1))]),
+        ),
+        Rule::IndexWrite => (
+            None,
+            Some((
+                vec!["s 4", "s", "9 4", "9 4"],
+                vec![("self", Argument::Value(2)), ("index", Argument::Value(1)), A],
+            )),
         ),
         Rule::Einsum => both(
             (vec!["s 4", "4 3", "s 3"], vec![text("equation", "bi, ij -> bj"), list("tensors", &[0, 1])]),
