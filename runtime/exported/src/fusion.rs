@@ -21,7 +21,9 @@ pub(crate) struct Calls {
     pub(crate) preparation: Vec<Node>,
     /// Calls of each run.
     pub(crate) nodes: Vec<Node>,
-    /// Number of values, with those of the preparation.
+    /// Number of results of the preparation, which follow the values of the graph.
+    pub(crate) prepared: usize,
+    /// Number of values, with those of the preparation and of added calls.
     pub(crate) values: usize,
 }
 
@@ -74,7 +76,7 @@ impl Activation {
 impl Program {
     /// Returns the calls as the file has them.
     pub(crate) fn as_exported(&self) -> Calls {
-        Calls { preparation: Vec::new(), nodes: self.nodes.clone(), values: self.values.len() }
+        Calls { preparation: Vec::new(), nodes: self.nodes.clone(), prepared: 0, values: self.values.len() }
     }
 
     /// Returns the calls for a CPU, which compute the same.

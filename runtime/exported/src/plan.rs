@@ -98,7 +98,7 @@ impl Program {
     /// weights.
     pub fn plan(&self, processor: Processor) -> Result<Plan, ExportedError> {
         let written_inputs = self.written_inputs()?;
-        let Calls { preparation, mut nodes, values } = match processor {
+        let Calls { preparation, mut nodes, prepared, values } = match processor {
             Processor::Cpu => self.fused(),
             Processor::Gpu => self.as_exported(),
         };
@@ -106,8 +106,8 @@ impl Program {
         if processor == Processor::Cpu {
             nodes.iter_mut().for_each(|node| self.substitute(node));
         }
-        let constants = self.weights.len() + values - self.values.len();
-        let slots = self.slots(values);
+        let constants = self.weights.len() + prepared;
+        let slots = self.slots(prepared, values);
         let calls = |nodes: &[Node]| {
             let called = nodes.iter().filter(|node| !is_assertion(node));
             called.map(|node| self.call(node, &slots)).collect::<Result<Vec<_>, _>>()
@@ -120,13 +120,15 @@ impl Program {
         Ok(Plan { slots: values, constants, preparation, calls, outputs, written_inputs })
     }
 
-    /// Returns the slot of each value. Values beyond those of the graph are results of the preparation.
-    fn slots(&self, values: usize) -> Vec<usize> {
+    /// Returns the slot of each value. After those of the graph come the results of the preparation, and then those of
+    /// added calls.
+    fn slots(&self, prepared: usize, values: usize) -> Vec<usize> {
         let weights = self.weights.iter().map(|weight| weight.value);
         let inputs = self.inputs.iter().map(|input| input.value);
+        let prepared = self.values.len()..self.values.len() + prepared;
         let mut slots = vec![usize::MAX; values];
         let mut next = 0;
-        for value in weights.chain(self.values.len()..values).chain(inputs).chain(0..self.values.len()) {
+        for value in weights.chain(prepared).chain(inputs).chain(0..values) {
             if slots[value] == usize::MAX {
                 slots[value] = next;
                 next += 1;

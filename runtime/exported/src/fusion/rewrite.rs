@@ -6,6 +6,16 @@ use super::search::VIEWS;
 use super::{Activation, Calls, Convolution, Fused, Geometry};
 use crate::graph::{Argument, Node, Operator, Program, Returned, ValueId};
 
+/// Operators that compute statistics of an image. libtorch sums plain squares of an image whose channels are last, so
+/// that most digits are lost if the mean is far from zero.
+const STATISTICS: [&str; 5] = [
+    "aten::_native_batch_norm_legit",
+    "aten::batch_norm",
+    "aten::group_norm",
+    "aten::native_batch_norm",
+    "aten::native_group_norm",
+];
+
 /// The calls as far as they are written.
 pub(super) struct Rewrite<'a> {
     program: &'a Program,
@@ -16,7 +26,7 @@ pub(super) struct Rewrite<'a> {
 
 impl<'a> Rewrite<'a> {
     pub(super) fn of(program: &'a Program) -> Self {
-        let calls = Calls { preparation: Vec::new(), nodes: Vec::new(), values: program.values.len() };
+        let calls = Calls { preparation: Vec::new(), nodes: Vec::new(), prepared: 0, values: program.values.len() };
         Self { program, calls, packed: BTreeMap::new() }
     }
 
@@ -33,7 +43,8 @@ impl<'a> Rewrite<'a> {
             };
             self.calls.nodes.push(written);
         }
-        self.calls
+        self.calls.prepared = self.calls.values - self.program.values.len();
+        if is_packed { with_exact_statistics(self.calls) } else { self.calls }
     }
 
     fn fused(&mut self, fused: &Fused<'_>) -> Node {
@@ -124,6 +135,29 @@ impl<'a> Rewrite<'a> {
         self.calls.values += 1;
         self.calls.values - 1
     }
+}
+
+/// Lets each operator that computes statistics of an image take a copy with the channels first. An image that has them
+/// first already is not copied.
+fn with_exact_statistics(mut calls: Calls) -> Calls {
+    for mut written in std::mem::take(&mut calls.nodes) {
+        if let Some(image) = image_of_statistics(&written) {
+            let copy = node("aten::contiguous", &written.place, vec![("self", image)], calls.values);
+            calls.nodes.push(Node { guards: written.guards.clone(), ..copy });
+            set(&mut written, "input", Argument::Value(calls.values));
+            calls.values += 1;
+        }
+        calls.nodes.push(written);
+    }
+    calls
+}
+
+/// Returns the tensor of which an operator computes statistics. A normalisation by constants computes none.
+fn image_of_statistics(node: &Node) -> Option<Argument> {
+    let Operator::Registered { name, .. } = &node.operator else { return None };
+    let is_by_constants = node.argument("training") == Some(&Argument::Bool(false));
+    let image = node.argument("input").filter(|_| STATISTICS.contains(&name.as_str()) && !is_by_constants);
+    image.filter(|image| matches!(image, Argument::Value(_))).cloned()
 }
 
 /// Returns libtorch's own convolution with the weights and the result of the fused one.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::expression::Expression;
-use crate::graph::{ElementType, Operator, Output, OutputKind, Payload, Returned, Value, ValueKind, Weight};
+use crate::graph::{ElementType, Guard, Operator, Output, OutputKind, Payload, Returned, Value, ValueKind, Weight};
 
 const FLOAT: ElementType = 6;
 const HALF: ElementType = 5;
@@ -319,8 +319,35 @@ fn a_norm_stays_where_it_is_not_of_constants() {
     let of_values = ["running_mean", "bias", "momentum"].map(|name| with(name, of(X)));
     for norm in of_values.into_iter().chain([of_batch, with("running_var", Argument::None)]) {
         let program = program(vec![convolution(X, KERNELS[0], of(BIAS), 8), norm], &[9], FLOAT);
-        assert_eq!(names(&program), [FUSED, "aten::batch_norm"]);
+        let mut names = names(&program);
+        names.retain(|name| name != "aten::contiguous");
+        assert_eq!(names, [FUSED, "aten::batch_norm"]);
     }
+}
+
+#[test]
+fn statistics_of_images_are_computed_with_the_channels_first() {
+    let of_batch = |name: &str| {
+        let mut node = registered(name, &[("input", of(8)), ("training", Argument::Bool(true))], 9);
+        node.guards = vec![Guard { condition: X, expected: true }];
+        node
+    };
+    for name in ["group_norm", "native_group_norm", "batch_norm", "_native_batch_norm_legit.no_stats"] {
+        let program = program(vec![convolution(X, KERNELS[0], of(BIAS), 8), of_batch(name)], &[9], FLOAT);
+        assert_eq!(names(&program), [FUSED, "aten::contiguous", &format!("aten::{name}")]);
+        let calls = program.fused();
+        let [_, copy, norm] = calls.nodes.as_slice() else { panic!("{:?}", calls.nodes) };
+        assert_eq!((copy.operands(), copy.returned_values()), (vec![8], norm.operands()));
+        assert_eq!(copy.guards, norm.guards);
+        // The copy is made in each run, so it is none of the constants.
+        let plan = program.plan(crate::plan::Processor::Cpu).unwrap();
+        assert_eq!((plan.constants, plan.slots), (CONSTANTS.len() + 1, calls.values));
+        assert_eq!(plan.calls[1].outputs, [crate::plan::PlanOutput::Slot(calls.values - 1)]);
+        assert!(plan.calls[2].frees.contains(&(calls.values - 1)));
+    }
+    // A convolution that stays libtorch's own keeps the channels first.
+    let grouped = registered("group_norm", &[("input", of(X))], 8);
+    assert_eq!(names(&program(vec![grouped], &[8], FLOAT)), ["aten::group_norm"]);
 }
 
 #[test]
