@@ -211,7 +211,15 @@ fn is_assertion(node: &Node) -> bool {
 }
 
 fn unknown_function(node: &Node) -> ExportedError {
-    ExportedError::Unsupported(format!("function {} at {} on numbers is unknown", node.operator, node.place))
+    let (operator, place) = (&node.operator, &node.place);
+    ExportedError::Unsupported(match operator {
+        Operator::Scalar(name) if name.starts_with("torch._functorch.") => format!(
+            "function {operator} at {place} is a part of torch.vmap: save the result of program.run_decompositions({{}})"
+        ),
+        Operator::Scalar(_) | Operator::Registered { .. } => {
+            format!("function {operator} at {place} on numbers is unknown")
+        }
+    })
 }
 
 fn writes_weight(node: &Node, weight: &str) -> ExportedError {

@@ -1,6 +1,6 @@
 //! Reads the typed graph from the JSON of a program.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -149,7 +149,10 @@ impl<'a> Builder<'a> {
         let payload = payloads.get(&name);
         let payload = payload.ok_or_else(|| ExportedError::Archive(format!("it has no elements of '{name}'")))?;
         let Some(meta) = &payload.tensor else {
-            return Err(ExportedError::Unsupported(format!("'{name}' is a pickled object, which would be code")));
+            return Err(ExportedError::Unsupported(format!(
+                "'{name}' is a pickled object, which would be code: save the result of \
+                 program.run_decompositions({{}}), in which weights of other classes are plain tensors"
+            )));
         };
         let fixed = |sizes: &[SymInt]| sizes.iter().map(fixed).collect::<Option<Vec<_>>>();
         let (sizes, strides, offset) = (fixed(&meta.sizes), fixed(&meta.strides), self::fixed(&meta.storage_offset));
@@ -190,9 +193,15 @@ impl<'a> Builder<'a> {
             outputs.extend(self.output(&argument, tree::joined(path))?);
             index += 1;
         }
-        match outputs.as_slice() {
-            [] => Err(ExportedError::Unsupported("it returns no tensor".to_owned())),
-            [_, ..] => Ok(outputs),
+        if outputs.is_empty() {
+            return Err(ExportedError::Unsupported("it returns no tensor".to_owned()));
+        }
+        let mut paths = BTreeSet::new();
+        match outputs.iter().find(|output| !paths.insert(&output.path)) {
+            Some(Output { path, .. }) => Err(ExportedError::Unsupported(format!(
+                "two outputs are named '{path}': rename a key that forward returns"
+            ))),
+            None => Ok(outputs),
         }
     }
 
@@ -434,6 +443,8 @@ pub(super) fn element_type(number: i64) -> Result<ElementType, String> {
         30 => Ok(23),
         31 => Ok(26),
         32 => Ok(25),
+        34 => Ok(28),
+        35 => Ok(29),
         _ => Err(format!("element type {number} is unknown")),
     }
 }

@@ -47,6 +47,50 @@ fn a_value_has_one_definition() {
 }
 
 #[test]
+fn outputs_have_different_names() {
+    let meta = json!({"dtype": 7, "sizes": [], "strides": [], "storage_offset": {"as_int": 0}});
+    let leaf = json!({"type": null});
+    let dict =
+        |keys: &str, children: &[Json]| json!({"type": "builtins.dict", "context": keys, "children_spec": children});
+    let read = |key: &str| {
+        let inner = dict("[\"b\"]", std::slice::from_ref(&leaf));
+        let spec = json!([1, dict(&format!("[\"a\", \"{key}\"]"), &[inner, leaf.clone()])]).to_string();
+        let outputs = ["y", "z"].map(|name| json!({"user_output": {"arg": tensor(name)}}));
+        let signature = json!({"input_specs": [{"user_input": {"arg": tensor("x")}}], "output_specs": outputs});
+        let nodes = [node("relu", "x", "y"), node("exp", "x", "z")];
+        let values = json!({"x": meta, "y": meta, "z": meta});
+        let graph = json!({"nodes": nodes, "tensor_values": values, "sym_int_values": {}});
+        let in_spec = json!([1, {"type": "builtins.tuple", "context": "null", "children_spec": [leaf]}]).to_string();
+        let call = json!({"in_spec": in_spec, "out_spec": spec, "forward_arg_names": ["x"]});
+        let calls = json!([{"fqn": "", "signature": call}]);
+        let module = json!({"graph": graph, "signature": signature, "module_call_graph": calls});
+        let program = json!({"graph_module": module, "schema_version": {"major": 8, "minor": 0}});
+        Program::new(ProgramJson::deserialize(program).unwrap(), &HashMap::new())
+    };
+    let paths: Vec<String> = read("c").unwrap().outputs.into_iter().map(|output| output.path).collect();
+    assert_eq!(paths, ["a.b", "c"]);
+    let text = read("a.b").unwrap_err().to_string();
+    assert!(text.contains("two outputs are named 'a.b': rename a key that forward returns"), "{text}");
+}
+
+#[test]
+fn unsigned_integers_are_element_types() {
+    let types = [28, 34, 35].map(super::builder::element_type);
+    assert_eq!(types, [Ok(27), Ok(28), Ok(29)]);
+}
+
+#[test]
+fn a_part_of_vmap_is_refused_with_a_remedy() {
+    let mut part = node("relu", "x", "z");
+    part["target"] = json!("torch._functorch.predispatch.lazy_load_decompositions");
+    let text = match read(&["x"], &[part]).and_then(|program| program.plan(Processor::Cpu)) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    assert!(text.contains("part of torch.vmap: save the result of program.run_decompositions({})"), "{text}");
+}
+
+#[test]
 fn a_value_is_computed_before_its_use() {
     let text = read(&["x"], &[node("relu", "y", "z"), node("relu", "z", "y")]).unwrap_err().to_string();
     assert!(text.contains("'y' is used before it is computed"), "{text}");

@@ -170,8 +170,12 @@ impl Proof<'_> {
         Ok(State::Rows(Rows { dim: rows.dim - gone, ..rows }))
     }
 
-    /// Handles operators whose result depends on all elements: rows in it are coupled.
+    /// Handles operators whose result depends on all elements: rows in it are coupled. A loss depends on each row alone if
+    /// it is not reduced.
     pub(super) fn whole(&self, node: &Node) -> Proven<State> {
+        if node.argument("reduction") == Some(&Argument::Int(0)) {
+            return Err(Stop::Unknown);
+        }
         let mut values = node.operands().into_iter();
         let has_rows = values.any(|value| matches!(self.settled(value), State::Rows(_)));
         Err(if has_rows { Stop::Coupled } else { Stop::Unknown })

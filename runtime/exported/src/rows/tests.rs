@@ -183,6 +183,7 @@ fn an_operator_that_the_table_cannot_decide_is_unknown() {
         ("repeat_interleave", vec!["s", "s"], vec![("repeats", Argument::Value(0))]),
         ("squeeze", vec!["s t 4", "s t 4"], vec![A, int("dim", 1)]),
         ("view", vec!["s 4", "4 s"], vec![A]),
+        ("cross_entropy_loss", vec!["s 4", "s", "s"], vec![A, B, int("reduction", 0)]),
     ] {
         let expected = Verdict::Unknown(format!("operator aten::{name} at 'it'"));
         assert_eq!(decided(name, &tensors, &arguments), expected, "{name} {tensors:?}");
