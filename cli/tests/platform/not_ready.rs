@@ -81,7 +81,7 @@ fn a_revision_that_is_never_ready_takes_no_traffic() {
     };
     let pinned = runtime().block_on(asking).unwrap();
     assert_eq!(pinned.status, 503, "{pinned:?}");
-    assert!(pinned.text.contains("cannot load the model"), "{pinned:?}");
+    assert!(pinned.text.contains("(exit status 7 at "), "{pinned:?}");
     fixture.wait_for_traffic(1, 100);
 }
 

@@ -19,7 +19,7 @@ impl RevisionQueue {
             cause,
             left_out,
             reason = %reason,
-            // As a string, so that control characters are escaped: the message may quote the output of a program.
+            // The message may quote the output of a program. The log escapes control characters of a string.
             failure = failure.as_deref(),
             "a request, or one attempt of it, failed"
         );
