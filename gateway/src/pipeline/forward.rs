@@ -129,6 +129,10 @@ pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
     if let GatewayError::OverLimit { limit: ClientLimit::WakeUps, .. } = error {
         return Verdict::Uncounted;
     }
+    // The client has asked for a protocol that the replica does not have.
+    if let GatewayError::NoUpgrade = error {
+        return Verdict::Succeeded;
+    }
     // A full queue is counted as a refusal already. The gateway that owns the queue counts a request that this gateway
     // does not own. A body that breaks off or is too slow is the client's fault.
     let is_not_counted = matches!(error, GatewayError::NotOwner(_) | GatewayError::Body(_) | GatewayError::SlowBody(_));

@@ -7,13 +7,13 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use weir_cluster::ReplicaLoad;
+use weir_cluster::{Endpoints, Phase, ReplicaLoad};
 use weir_gateway::{Options, Scope};
 use weir_serve::Pace;
 
 use crate::client::{once, post};
 use crate::replica::Observed;
-use crate::world::{HOST, TEST_TIMEOUT, World, until};
+use crate::world::{HOST, TEST_TIMEOUT, World, replica, revision, until};
 
 pub(crate) const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
@@ -222,6 +222,18 @@ async fn the_deadline_ends_a_websocket() {
     let mut client = sent(&world, &handshake).await;
     assert!(read_to_end(&mut client).await.starts_with("HTTP/1.1 101"));
     world.activity(1, |a| a.in_flight == 0 && a.succeeded == 0).await;
+}
+
+#[tokio::test]
+async fn a_handshake_is_no_failure_of_a_replica_that_speaks_only_http2() {
+    let server = server(SWITCH.to_owned(), After::Echo).await;
+    let world = World::serving().await;
+    let endpoints = Endpoints { http: None, grpc: Some(server.address.into()), metrics: None };
+    world.fake.put(&revision(1), replica("a", endpoints, Phase::Ready)).unwrap();
+    world.settled().await;
+    let mut client = sent(&world, HANDSHAKE).await;
+    assert!(head_of(&mut client).await.starts_with("HTTP/1.1 501 "));
+    world.activity(1, |activity| (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)).await;
 }
 
 #[tokio::test]
