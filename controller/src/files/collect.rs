@@ -7,7 +7,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
 use weir_crds::{Manifest, Object, ServingRuntimeSpec, StorageContainer};
 
-use super::absent::AbsentObject;
 use super::manifest_file::ManifestFile;
 use super::object_errors::{NAME, located, location, service_name};
 use super::object_key::{ObjectKey, namespace};
@@ -33,15 +32,18 @@ pub(super) struct Collected {
 }
 
 /// Declaration of an object with the folder of its file.
-type FoundManifest<'a> = (&'a Path, &'a Manifest);
+pub(super) type FoundManifest<'a> = (&'a Path, &'a Manifest);
 
 /// Collects the objects of all files. If an object is declared several times, the declaration in its file of `before`
 /// counts, or else the first; the others are reported as problems. `kept` are objects that are in no file.
-pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>, kept: &[AbsentObject], before: &Origins) -> Collected {
+pub(super) fn collect<'a>(
+    files: &'a BTreeMap<PathBuf, ManifestFile>,
+    kept: impl Iterator<Item = FoundManifest<'a>>,
+    before: &Origins,
+) -> Collected {
     let mut all: BTreeMap<ObjectKey, Vec<FoundManifest<'_>>> = BTreeMap::new();
-    let of_files = files.values().flat_map(|file| file.manifests.iter().map(|manifest| (&file.folder, manifest)));
-    let of_no_file = kept.iter().map(|object| (&object.folder, &object.manifest));
-    for (folder, manifest) in of_files.chain(of_no_file) {
+    let of_files = files.values().flat_map(|file| file.manifests.iter().map(|manifest| (&*file.folder, manifest)));
+    for (folder, manifest) in of_files.chain(kept) {
         let key = ObjectKey::of(&manifest.object);
         all.entry(key).or_default().push((folder, manifest));
     }

@@ -127,8 +127,9 @@ impl ManifestSet {
         let hidden = self.keep_absent(&contents, now);
         let Contents { valid, mut problems, .. } = contents;
         problems.extend(hidden);
+        let kept = self.absent.iter().map(|object| (&*object.folder, &object.manifest));
         let Collected { mut services, runtimes, ignored_objects, problems: conflicts, origins, .. } =
-            collect::collect(&valid, &self.absent, &self.origins);
+            collect::collect(&valid, kept, &self.origins);
         problems.extend(conflicts);
         self.origins = origins;
         self.stamp(&mut services);
