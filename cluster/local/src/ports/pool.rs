@@ -69,7 +69,12 @@ impl PortPool {
     /// # Errors
     /// A clause, when the port is in use or cannot be bound.
     pub(crate) fn this(&self, port: u16) -> Result<PortLease, String> {
-        let taken = || format!("port {port} is in use; use $(PORT) in the command to get a free port");
+        let taken = || {
+            format!(
+                "port {port} is in use; use $(PORT) in the command to get a free port. If the service's former revision \
+                 has the port, delete the service and add it again"
+            )
+        };
         let mut state = self.0.lock();
         if state.ports.contains(&port) {
             return Err(taken());
