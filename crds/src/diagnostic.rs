@@ -53,8 +53,10 @@ pub enum Problem {
     #[error("required field is missing")]
     Missing,
     /// A key written twice in one mapping.
-    #[error("given twice; the first is on line {first}")]
+    #[error("`{key}` is given twice; the first is on line {first}")]
     Duplicate {
+        /// Key that both entries have.
+        key: String,
         /// Line of the first occurrence.
         first: usize,
     },

@@ -223,7 +223,7 @@ fn a_duplicate_key_is_refused() {
 ",
         ),
         "
-8:5: given twice; the first is on line 6",
+8:5: `minReplicas` is given twice; the first is on line 6",
     );
 }
 

@@ -48,6 +48,11 @@ impl ModelFiles {
         let (path, origin) = match scheme {
             "pvc" => (claim(storage, rest)?, Origin::Local),
             "file" if Path::new(rest).is_absolute() => (PathBuf::from(rest), Origin::Local),
+            scheme if Storage::OF_CONFIG.strip_suffix("://") == Some(scheme) => {
+                return refused(
+                    "`weir up` reads no Secret: set storage.parameters.type and bucket, or write a storageUri instead",
+                );
+            }
             "file" => return refused("not an absolute path: write file:///abs/path"),
             _ => (download(storage, models)?, Origin::Remote),
         };

@@ -82,10 +82,10 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Adds an entry. If the key exists already, returns the line of the first occurrence as the error.
-    fn add(&mut self, entry: Entry) -> Result<(), usize> {
+    /// Adds an entry. If the key exists already, returns it with the line of the first occurrence as the error.
+    fn add(&mut self, entry: Entry) -> Result<(), (String, usize)> {
         if let Some(line) = self.lines.get(&entry.key) {
-            return Err(*line);
+            return Err((entry.key, *line));
         }
         self.lines.insert(entry.key.clone(), entry.position.line);
         self.entries.push(entry);
@@ -199,8 +199,8 @@ impl<'text> Composer<'text> {
 
     fn insert(&mut self, mapping: &mut Mapping, key: String, position: Position, value: Node) {
         let entry = Entry { key, position, value };
-        if let Err(first) = mapping.add(entry) {
-            self.problems.push((position, Problem::Duplicate { first }));
+        if let Err((key, first)) = mapping.add(entry) {
+            self.problems.push((position, Problem::Duplicate { key, first }));
         }
     }
 
@@ -296,7 +296,13 @@ fn extent(content: &Content) -> (usize, usize) {
 
 /// Adds advice to the parser's message where the message gives none.
 fn advised(message: String) -> String {
-    if message.contains("tabs disallowed") { format!("{message}: use spaces instead of tabs") } else { message }
+    if message.contains("tabs disallowed") {
+        format!("{message}: use spaces instead of tabs")
+    } else if message.contains("recursion limit exceeded") {
+        "nested too deeply".to_owned()
+    } else {
+        message
+    }
 }
 
 fn syntax(sentence: impl Into<String>) -> Problem {

@@ -82,6 +82,7 @@ fn an_unusable_uri_is_refused_with_the_reason() {
         ("hdfs://a/b", "is not supported; copy the files to a bucket or a volume"),
         ("oci+native://a/b", "use oci:// instead"),
         ("ftp://a/b", "use s3://, gs://, hf://, oci://, https:// or http://"),
+        ("<scheme-placeholder>://a/b", "set storage.parameters.type and bucket"),
         ("models", "not a storage URI"),
     ] {
         let claims = (!text.contains("no manifest")).then_some("/d");
