@@ -42,6 +42,10 @@ pub(super) const UNPACK: &str = "unpack it, and serve the model file inside";
 pub(super) const ONNX: Format =
     Format { what: "an ONNX model", remedy: "name it model.onnx, or write backend: \"onnxruntime\" in config.pbtxt" };
 
+/// Format of ONNX files whose `ir_version` is above all that exist.
+pub(super) const OTHER_ONNX: Format =
+    Format { what: "ONNX of an unknown IR version", remedy: "export it again with a released version of ONNX" };
+
 /// Format of graphs that TensorFlow exports.
 pub(super) const SAVED_MODEL: Format = Format { what: "a TensorFlow SavedModel", remedy: FROM_SOURCE };
 

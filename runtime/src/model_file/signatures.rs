@@ -1,8 +1,8 @@
 //! Recognises files that are not zip archives by their first bytes.
 
 use super::advice::{
-    Advice, EXECUTORCH, Format, GGUF, HDF5, LFS_POINTER, NUMPY, ONNX, SAFETENSORS, SAVED_MODEL, TENSORRT, TFLITE,
-    UNPACK,
+    Advice, EXECUTORCH, Format, GGUF, HDF5, LFS_POINTER, NUMPY, ONNX, OTHER_ONNX, SAFETENSORS, SAVED_MODEL, TENSORRT,
+    TFLITE, UNPACK,
 };
 use super::pickle;
 
@@ -65,6 +65,8 @@ fn protobuf(start: &[u8]) -> Option<&'static Format> {
     match start {
         [0x08, 1, 0x12, ..] => Some(&SAVED_MODEL),
         _ if is_onnx(start) => Some(&ONNX),
+        // A file of another kind may begin with these two bytes, but hardly continues with the name of a producer.
+        [0x08, 33..=127, 0x12, 1..=64, b'a'..=b'z', ..] => Some(&OTHER_ONNX),
         _ => None,
     }
 }
@@ -122,6 +124,7 @@ mod tests {
             (b"ftrt\0\0", "TensorRT"),
             (b"\x18\0\0\0TFL3", "TensorFlow Lite"),
             (b"\x08\x0e\x12\x07pytorch:3", "ONNX"),
+            (b"\x08\x63\x12\x07pytorch:3", "ONNX of an unknown IR version"),
             (b"\x08\x01\x12\xff", "SavedModel"),
             (b"\x1f\x8b\x08", "gzip"),
             (&tar, "tar"),

@@ -192,9 +192,14 @@ fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the offset of the directory, from the last bytes of the archive; `None` if they contain no valid end record.
+/// Returns the offset of the directory, from the last bytes of the archive; `None` if they do not end with a valid end
+/// record. The end record of an archive inside a cut-off one is followed by other bytes.
 fn directory_offset(tail: &[u8]) -> Option<u64> {
-    let end = rfind(tail, END).filter(|at| at + END_SIZE <= tail.len())?;
+    let ends_file = |at: usize| {
+        let comment = u16_at(tail, at + END_SIZE - 2).map(usize::from);
+        comment.is_some_and(|comment| at + END_SIZE + comment == tail.len())
+    };
+    let end = (0..tail.len()).rev().find(|at| tail[*at..].starts_with(END) && ends_file(*at))?;
     let offset = u32_at(tail, end + 16)?;
     if offset != u32::MAX {
         return Some(u64::from(offset));
@@ -317,6 +322,17 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), None, "{length}");
         }
+    }
+
+    #[test]
+    fn the_end_of_an_archive_inside_a_cut_off_one_is_not_the_end_of_the_file() {
+        let inner = archive(&["inner/data.pkl"]);
+        let rest = [0; 100];
+        assert_eq!(read(&[inner.as_slice(), &rest].concat()), None);
+        let mut commented = archive(&["m/data.pkl"]);
+        let comment = commented.len() - 2;
+        commented[comment] = 100;
+        assert!(read(&[commented.as_slice(), &rest].concat()).is_some());
     }
 
     proptest::proptest! {
