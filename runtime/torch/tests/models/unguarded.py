@@ -30,6 +30,7 @@ CALLS = {
     "aten::_fused_sgd": f"all, all, all, {SGD}",
     "aten::_fused_sgd_": f"all, all, all, {SGD}",
     "aten::_nested_view_from_buffer": "f, i, i, i",
+    "aten::_nested_view_from_buffer_copy": "f, i, i, i",
     "aten::_pdist_backward": "f, f, 2.0, f",
     "aten::_segment_reduce_backward": 'f, f, f, "sum", lengths=i',
     "aten::_sobol_engine_draw": "i, 4, i, 3, 0, None",
