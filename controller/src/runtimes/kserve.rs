@@ -15,13 +15,15 @@ const OF_CHART: [(&str, &str); 8] = [
 /// The ClusterServingRuntime that only KServe's `kserve-cluster-resources.yaml` has for each of these formats.
 const OF_KSERVE: [(&str, &str); 2] = [("pmml", "kserve-pmmlserver"), ("paddle", "kserve-paddleserver")];
 
-/// Formats whose models convert to ONNX with skl2onnx or onnxmltools.
-const ESTIMATORS: [&str; 3] = ["sklearn", "xgboost", "lightgbm"];
+/// Formats whose models convert to ONNX with onnxmltools.
+const BOOSTED: [&str; 2] = ["xgboost", "lightgbm"];
 
 /// Returns what to do with a model of a format that no installed runtime takes.
 pub(super) fn advice(format: &str) -> String {
-    let export = if ESTIMATORS.contains(&format) {
+    let export = if format == "sklearn" {
         "Convert the model to ONNX with skl2onnx and declare it as onnx"
+    } else if BOOSTED.contains(&format) {
+        "Convert the model to ONNX with onnxmltools and declare it as onnx"
     } else {
         "Save a PyTorch model with torch.export.save and declare it as pytorch, or convert another to ONNX and declare \
          it as onnx"
@@ -52,6 +54,7 @@ mod tests {
     fn the_runtimes_of_a_known_format_are_named() {
         let text = advice("sklearn");
         assert!(text.starts_with("Convert the model to ONNX with skl2onnx"), "{text}");
+        assert!(advice("lightgbm").starts_with("Convert the model to ONNX with onnxmltools"));
         assert!(text.contains("kserve-mlserver takes sklearn: the value servingRuntimes.enabled=true"), "{text}");
         assert!(advice("pmml").contains("kserve-pmmlserver takes pmml: kubectl apply"));
     }
