@@ -106,5 +106,7 @@ def test_an_inspection_names_the_operator_that_mixes_rows_or_the_reason_of_a_ref
     coupled = inspect(MODELS / "exported" / "centred.pt2")
     assert coupled.returncode == 0
     assert "each request alone: operator aten::mean.dim at 'mean' mixes the rows of a batch" in coupled.stdout
+    counter = inspect(MODELS / "exported" / "counter.pt2")
+    assert counter.returncode == 1 and "changes 'count'" in counter.stdout
     weights = inspect(WEIGHTS)
     assert weights.returncode == 1 and "is a state_dict or checkpoint" in weights.stdout

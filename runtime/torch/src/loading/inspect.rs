@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use weir_exported::{Archive, ExportedError, Processor, Program};
+use weir_exported::{Archive, ExportedError, Plan, Processor, Program};
 use weir_runtime::backend::{Device, Inspection, LoadError, ModelSource, Signature};
 use weir_runtime::model_file::{self, ModelFormat};
 
@@ -47,14 +47,13 @@ fn inspect_compiled(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource
 
 fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {
     file::check(&source.path)?;
-    let program = program(source)?;
+    let (program, plan) = program(source)?;
     let by_file = exported::of_file(source, &program)?;
     let (signature, batching, mut notes) = match by_file {
         Some((signature, reason)) => (signature, reason, Vec::new()),
         None => tried(sandbox, verdicts, source)?,
     };
-    let plan = program.plan(Processor::Gpu);
-    let operators = plan.map_or_else(|_| Vec::new(), |plan| plan.calls.into_iter().map(|call| call.name).collect());
+    let operators: Vec<String> = plan.calls.into_iter().map(|call| call.name).collect();
     let obstacle = obstacle::obstacle(&ModelTraits { operators: &operators, arguments: &[], writes: None });
     notes.extend(graph_note(&Settings::parse(&source.parameters)?, obstacle));
     let elements = program.weights.iter().map(|weight| elements(&weight.sizes)).sum();
@@ -69,9 +68,12 @@ fn inspect_program(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource)
     })
 }
 
-fn program(source: &ModelSource) -> Result<Program, LoadError> {
+/// Returns a program and its calls, as a server makes them of the file.
+fn program(source: &ModelSource) -> Result<(Program, Plan), LoadError> {
     let refused = |error: ExportedError| LoadError::File(model_file::sentence(&source.path, &format!("{error}")));
-    Archive::open(&source.path).and_then(|mut archive| archive.program()).map_err(refused)
+    let program = Archive::open(&source.path).and_then(|mut archive| archive.program()).map_err(refused)?;
+    let plan = program.plan(Processor::Gpu).map_err(refused)?;
+    Ok((program, plan))
 }
 
 fn inspect_script(sandbox: &Sandbox, verdicts: &Verdicts, source: &ModelSource) -> Result<Inspection, LoadError> {

@@ -162,8 +162,13 @@ fn outputs(source: &ModelSource, program: &Program, skip: usize) -> Result<Vec<T
 }
 
 fn datatype(element_type: i32, what: &str) -> Result<DataType, LoadError> {
-    element::datatype(element_type)
-        .ok_or_else(|| LoadError::Config(format!("{what} has an element type that V2 does not have")))
+    // The types from 8 to 10 are complex.
+    let remedy = match element_type {
+        8..=10 => ": pass complex numbers as torch.view_as_real(x)",
+        _ => "",
+    };
+    let unknown = || LoadError::Config(format!("{what} has an element type that V2 does not have{remedy}"));
+    element::datatype(element_type).ok_or_else(unknown)
 }
 
 fn of_number(number: Number) -> DataType {

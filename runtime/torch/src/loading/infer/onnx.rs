@@ -149,9 +149,14 @@ fn check(source: &ModelSource, session: &Session) -> Result<(), LoadError> {
     if source.outputs.is_empty()
         && let Some(output) = session.unservable().first()
     {
+        let classifiers = match output.what.as_str() {
+            "a sequence" => {
+                " Classifiers of scikit-learn, xgboost and lightgbm are exported without it by the option zipmap=False."
+            }
+            _ => "",
+        };
         return Err(LoadError::Config(format!(
-            "unable to load model '{model}': its output '{}' is {}, which a response cannot have. Classifiers of \
-             scikit-learn, xgboost and lightgbm are exported without it by the option zipmap=False; otherwise list the \
+            "unable to load model '{model}': its output '{}' is {}, which a response cannot have.{classifiers} List the \
              outputs to serve in config.pbtxt",
             output.name, output.what
         )));
