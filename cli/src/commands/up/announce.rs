@@ -61,7 +61,8 @@ pub(super) async fn run(
             let declaration = declaration.borrow().clone();
             if let Some(declared) = declaration.services.get(&name) {
                 let host = now.get(&name).and_then(|status| host(status));
-                let command = command(&declared.service, declaration.count(), &port);
+                let all: Vec<_> = declaration.services.keys().map(ServiceName::whole).collect();
+                let command = command(&declared.service, &all, &port);
                 print(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
                 print(&format!("{}\n", other_addresses(&name, host, &port)));
             }
@@ -94,37 +95,40 @@ fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> Strin
     }
 }
 
-/// Returns a `curl` command: an inference if there is an example request beside the manifest, else a metadata call.
-fn command(service: &Service, services: usize, port: &Port) -> String {
-    let name = &service.name;
-    let url = format!("{}{}", word(&port.authority), path(name));
+/// Returns a `curl` command: an inference if there is an example request beside the manifest, else a metadata call. `all`
+/// are the declared services.
+fn command(service: &Service, all: &[ServiceName], port: &Port) -> String {
+    let url = format!("{}{}", word(&port.authority), path(&service.name, all));
     let key = port.key_option;
     let curl = match &port.certificate {
         Some(file) => format!("curl -s{key} --cacert {} https://{url}", quoted(file)),
         None => format!("curl -s{key} {url}"),
     };
-    match request(service, services) {
+    match request(service, all) {
         Some(file) => format!("{curl}/infer -d @{}", quoted(&file)),
         None => curl,
     }
 }
 
-/// Returns the path of the model: by its name in the default namespace, else below the service's path.
-fn path(name: &ServiceName) -> String {
+/// Returns the path of the model: by its name in the default namespace, or below the service's path if a service of
+/// another namespace has the same name.
+fn path(name: &ServiceName, all: &[ServiceName]) -> String {
     let model = format!("/v2/models/{}", name.name());
+    let is_shared = all.iter().any(|other| other.name() == name.name() && other.namespace() != name.namespace());
     match name.namespace() {
-        weir_controller::DEFAULT_NAMESPACE => model,
+        weir_controller::DEFAULT_NAMESPACE if !is_shared => model,
         _ => format!("{}{model}", name.path_prefix()),
     }
 }
 
 /// Finds the first example request beside the manifest. With several services its file name must begin with the
 /// service's name.
-fn request(service: &Service, services: usize) -> Option<PathBuf> {
+fn request(service: &Service, all: &[ServiceName]) -> Option<PathBuf> {
     let folder = service.claims.as_ref()?.join(INPUTS);
+    let is_alone = all.iter().all(|other| *other == service.name.whole());
     let fits = |file: &Path| {
         let name = file.file_name().and_then(|name| name.to_str());
-        let starts = |name: &str| services == 1 || name.starts_with(service.name.name());
+        let starts = |name: &str| is_alone || name.starts_with(service.name.name());
         let is_json = file.extension().is_some_and(|end| end == "json");
         is_json && name.is_some_and(starts) && is_request(file)
     };
@@ -182,13 +186,13 @@ mod tests {
 
     #[test]
     fn without_example_requests_the_command_reads_the_metadata() {
-        let plain = command(&service("default", None), 1, &plain_port(8080));
+        let plain = command(&service("default", None), &[], &plain_port(8080));
         assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
-        let other = command(&service("team", None), 1, &plain_port(80));
+        let other = command(&service("team", None), &[], &plain_port(80));
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
         let port = Port { certificate: Some("/c d.pem".into()), ..plain_port(443) };
-        let encrypted = command(&service("default", None), 1, &port);
+        let encrypted = command(&service("default", None), &[], &port);
         let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
         assert_eq!(encrypted, expected);
     }
@@ -197,14 +201,21 @@ mod tests {
     fn a_port_with_access_control_is_asked_with_a_key() {
         let port = Port { key_option: KEY_OPTION, ..plain_port(80) };
         let expected = "curl -s -H \"Authorization: Bearer $WEIR_API_KEY\" localhost:80/v2/models/digits";
-        assert_eq!(command(&service("default", None), 1, &port), expected);
+        assert_eq!(command(&service("default", None), &[], &port), expected);
     }
 
     #[test]
     fn brackets_of_an_ipv6_address_are_quoted() {
         let port = Port { authority: "[2001:db8::1]:80".to_owned(), ..plain_port(80) };
         let expected = "curl -s '[2001:db8::1]:80'/v2/models/digits";
-        assert_eq!(command(&service("default", None), 1, &port), expected);
+        assert_eq!(command(&service("default", None), &[], &port), expected);
+    }
+
+    #[test]
+    fn a_service_whose_name_another_namespace_has_too_is_called_by_its_path() {
+        let all = ["default", "team"].map(|namespace| service(namespace, None).name);
+        let command = command(&service("default", None), &all, &plain_port(80));
+        assert_eq!(command, "curl -s localhost:80/serving/default/digits/v2/models/digits");
     }
 
     #[test]
@@ -228,10 +239,11 @@ mod tests {
         std::fs::write(inputs.join("a.json"), r#"{"inputs": []}"#).unwrap();
         std::fs::write(inputs.join("0-labels.json"), "[]").unwrap();
         let ours = service("default", Some(folder.path()));
-        let alone = command(&ours, 1, &plain_port(8080));
+        let alone = command(&ours, std::slice::from_ref(&ours.name), &plain_port(8080));
         assert!(alone.contains("/infer -d @"), "{alone}");
         assert!(alone.contains("a.json"), "{alone}");
-        assert!(!command(&ours, 2, &plain_port(8080)).contains("-d @"));
+        let both = [ours.name.clone(), ServiceName::new("default", "other").unwrap()];
+        assert!(!command(&ours, &both, &plain_port(8080)).contains("-d @"));
     }
 
     #[test]
