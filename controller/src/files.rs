@@ -56,8 +56,9 @@ impl Files {
     /// Must be called within a tokio runtime.
     ///
     /// Errors are reported in [`Declaration::problems`]. An object with errors is left out or, after an edit, keeps its
-    /// last valid version; other objects are not affected. While a file has errors, none of its objects is deleted, and no object that the
-    /// errors may hide. An object is deleted once it was missing from files that did not change for two seconds.
+    /// last valid version; other objects are not affected. While a file has errors, none of its objects is deleted, and
+    /// no object that the errors may hide. An object is deleted once it was missing from files that did not change for
+    /// two seconds.
     ///
     /// # Errors
     /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::Watch`] when changes cannot be

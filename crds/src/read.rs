@@ -54,7 +54,7 @@ pub struct Reading {
     pub manifests: Vec<Manifest>,
     /// Objects with errors in single fields, without those fields.
     pub incomplete: Vec<Incomplete>,
-    /// The objects with errors, including the incomplete ones, as far as they could be told apart.
+    /// The objects with errors, including the incomplete ones, as far as their text could be separated.
     pub broken: Vec<Broken>,
     /// All errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,

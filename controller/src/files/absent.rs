@@ -21,7 +21,7 @@ pub(super) struct AbsentObject {
     pub(super) manifest: Manifest,
 }
 
-/// What becomes of an absent object.
+/// Decision about an absent object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Absence {
     /// The object is kept for now, because the files are changing and may declare it in a moment.
@@ -46,7 +46,7 @@ pub(super) fn absent_objects(
         of_files.map(|(folder, manifest)| AbsentObject { folder: folder.clone(), manifest: manifest.clone() });
     let is_absent = |object: &AbsentObject| {
         let (key, file) = (ObjectKey::of(&object.manifest.object), object.manifest.spans.file());
-        // Of several declarations only one counted. Weir uses no object of other kinds.
+        // Only one of several declarations counted. Weir uses no object of other kinds.
         let counted = origins.get(&key).is_some_and(|origin| origin == file);
         counted && !declared.contains(&key) && !matches!(object.manifest.object, Object::Other { .. })
     };

@@ -28,7 +28,7 @@ pub(super) struct ManifestFile {
     pub(super) manifests: Vec<Manifest>,
     /// Objects whose invalid fields were left out; their other fields are still checked.
     pub(super) incomplete: Vec<Incomplete>,
-    /// The objects with errors, as far as they could be told apart.
+    /// The objects with errors, as far as their text could be separated.
     pub(super) broken: Vec<Broken>,
     /// Every error in the text, one sentence each, with its position.
     pub(super) problems: Vec<String>,
