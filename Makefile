@@ -10,6 +10,8 @@ BED := tests/kubernetes/bed
 COMMA := ,
 TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
+# Most tests wait for processes and times, and leave half of the cores idle if only as many run at once as there are cores.
+export NEXTEST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
 .PHONY: help libtorch onnxruntime build image up test test-unit test-platform test-kube test-keda test-pods test-servers test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hpa bench-hostile bench-fairness bench-exported bench-local-wave bench-fetch bench-chat-engine bench-servers bench-gpu bench-peers bench-models clients tools fuzz clean
@@ -96,7 +98,7 @@ generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, 
 	cp crds/yaml/*.yaml charts/weir/crds/
 
 fuzz: prerequisites tools ## Run each fuzz target for ten minutes; WEIR_FUZZ_SEED=1…255 chooses other inputs than last time.
-	WEIR_FUZZ_SECONDS=600 $(CARGO) nextest run --profile fuzz --cargo-profile release --workspace --exclude weir-runtime-torch \
+	WEIR_FUZZ_SECONDS=600 $(CARGO) nextest run --profile fuzz --test-threads num-cpus --cargo-profile release --workspace --exclude weir-runtime-torch \
 	  -E 'test(fuzz) | binary(/fuzz/)'
 
 examples: prerequisites ## Create the model of examples/minilm (downloads all of PyTorch, some GB).
