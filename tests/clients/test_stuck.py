@@ -200,9 +200,10 @@ def test_platform_restarts_the_replica_and_serves_the_others(platform):
             ended.set()
         failed = [reply for future in asking for reply in future.result()]
     # The request is not retried on the other replica, which it would block as well.
-    assert poisoned.status == 500 and "--max-batch-seconds" in poisoned.error(), poisoned
+    assert poisoned.status == 500 and "not retried because it may be the cause" in poisoned.error(), poisoned
     assert failed == []
     log = platform.log.read_text()
+    assert "--max-batch-seconds" in log, log[-4000:]
     assert "a batch of model 'endless' version 1 has run for" in log, log[-4000:]
     # The replica was restarted by its liveness probe; or it ended by itself, if the batch held a thread that serves
     # connections.
