@@ -199,8 +199,9 @@ def test_platform_restarts_the_replica_and_serves_the_others(platform):
         finally:
             ended.set()
         failed = [reply for future in asking for reply in future.result()]
-    # The request is not retried on the other replica, which it would block as well.
-    assert poisoned.status == 500 and "not retried because it may be the cause" in poisoned.error(), poisoned
+    # The request is not retried on the other replica, which it would block as well. The replica answers it, or ends first.
+    assert poisoned.status == 500, poisoned
+    assert "--max-batch-seconds" in poisoned.error() or "may be the cause" in poisoned.error(), poisoned
     assert failed == []
     log = platform.log.read_text()
     assert "--max-batch-seconds" in log, log[-4000:]
